@@ -1,0 +1,89 @@
+"""Every error this project raises on purpose.
+
+    RepairError
+    ├── ConfigError        a setting is unknown, of the wrong type, out of range, or two settings clash
+    ├── DataError          an input file, image, caption or id is missing, broken or inconsistent
+    ├── BackendError       a model or server did not do its job
+    │   ├── Refused        it answered, and the answer is no (400, 401, out of credit, a policy refusal)
+    │   ├── BadReply       it answered, and the answer is unusable (not JSON, wrong schema, cut short)
+    │   └── Unavailable    it did not answer (connection, time-out, 5xx); trying again may help
+    ├── BudgetExceeded     the next call would break a cap; everything finished so far is kept
+    ├── StoreError         the run folder, ledger or cache cannot be read or written
+    │   ├── RunLocked      another process is using this run folder
+    │   └── RunMismatch    this run folder belongs to another configuration
+    ├── TrainingError      training cannot go on (a loss that is not finite, nothing to train on)
+    └── MissingDependency  an optional package is not installed
+
+A message is one line: what is wrong, where, the rule, the choices, and the fix. The command line prints
+it without a traceback and exits with `exit_code`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RepairError(Exception):
+    """Base of all errors raised on purpose. `exit_code` is what the command line exits with."""
+
+    exit_code = 1
+
+
+class ConfigError(RepairError):
+    exit_code = 2
+
+
+class DataError(RepairError):
+    exit_code = 3
+
+
+class BackendError(RepairError):
+    exit_code = 4
+
+
+class Refused(BackendError):
+    pass
+
+
+class BadReply(BackendError):
+    pass
+
+
+class Unavailable(BackendError):
+    pass
+
+
+class BudgetExceeded(RepairError):
+    exit_code = 5
+
+
+class StoreError(RepairError):
+    exit_code = 6
+
+
+class RunLocked(StoreError):
+    pass
+
+
+class RunMismatch(StoreError):
+    pass
+
+
+class TrainingError(RepairError):
+    exit_code = 7
+
+
+class MissingDependency(RepairError):
+    exit_code = 8
+
+
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """The tail of an "unknown name" message: the nearest choice, if one is near, then all of them, sorted.
+
+    Example:
+        >>> suggest("vanila", ["vanilla", "local_grids"])
+        'did you mean "vanilla"? Choices: local_grids, vanilla'
+    """
+    ordered = sorted(choices)
+    near = difflib.get_close_matches(name, ordered, n=1)
+    hint = f'did you mean "{near[0]}"? ' if near else ""
+    return f"{hint}Choices: {', '.join(ordered) if ordered else '(none)'}"

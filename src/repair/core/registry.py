@@ -1,0 +1,102 @@
+"""Names to factories, loaded only when asked for: "name" or "name(key=value, …)".
+
+A factory is a class or function with keyword-only options. Options are checked against its signature, so that a
+misspelt one is refused with the nearest right one, and converted by pydantic from what a config file can say.
+"""
+
+import ast
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from repair.core.errors import ConfigError, MissingDependency, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    target: str  # "package.module:attribute"
+    summary: str
+    extra: str | None = None  # the optional dependency group it needs
+
+
+@dataclass(slots=True)
+class Registry:
+    """All choices of one kind. `provided` names arguments the caller passes in, which are not options."""
+
+    kind: str
+    entries: dict[str, Entry] = field(default_factory=dict)
+
+    def add(self, name: str, target: str, summary: str, *, extra: str | None = None) -> None:
+        """Register `name`. Raises ValueError if it is taken."""
+        if name in self.entries:
+            raise ValueError(f"{self.kind} {name!r} is registered twice")
+        self.entries[name] = Entry(target, summary, extra)
+
+    def build(self, spec: str, *, options: Mapping[str, Any] | None = None, **provided: Any) -> Any:
+        """The object named by `spec`, with the options of the spec and of `options` (which win).
+
+        `provided` are arguments only the program can supply (a seed, an image reader); those the factory does not
+        ask for are left out. Raises ConfigError for an unknown name or option or a value of the wrong type, and
+        MissingDependency naming the pip command.
+        """
+        name, own = parse_spec(spec, kind=self.kind)
+        factory = self._load(name)
+        chosen = {**own, **dict(options or {})}
+        signature = inspect.signature(factory)
+        hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+        allowed = [p for p in signature.parameters if p not in provided]
+        arguments = {key: value for key, value in provided.items() if key in signature.parameters}
+        for key, value in chosen.items():
+            if key not in allowed:
+                raise ConfigError(f'unknown option "{key}" of {self.kind} "{name}": {suggest(key, allowed)}')
+            arguments[key] = _converted(value, hints.get(key, Any), where=f'option "{key}" of {self.kind} "{name}"')
+        missing = [
+            key for key, p in signature.parameters.items() if p.default is p.empty and key not in arguments
+        ]
+        if missing:
+            raise ConfigError(f'{self.kind} "{name}" needs the option "{missing[0]}": set it in the config file')
+        return factory(**arguments)
+
+    def _load(self, name: str) -> Any:
+        if name not in self.entries:
+            raise ConfigError(f'unknown {self.kind} "{name}": {suggest(name, self.entries)}')
+        entry = self.entries[name]
+        module, attribute = entry.target.split(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] == "repair":
+                raise
+            extra = f"[{entry.extra}]" if entry.extra else ""
+            raise MissingDependency(
+                f'{self.kind} "{name}" needs the package "{error.name}": pip install "repair-clip{extra}"'
+            ) from error
+
+
+def parse_spec(spec: str, *, kind: str = "name") -> tuple[str, dict[str, Any]]:
+    """Split "name(key=value)" into name and options; values are Python literals.
+
+    Example:
+        >>> parse_spec('world(n_train=100, noise="none")')
+        ('world', {'n_train': 100, 'noise': 'none'})
+    """
+    try:
+        tree = ast.parse(spec.strip(), mode="eval").body
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and not tree.args:
+            return tree.func.id, {str(k.arg): ast.literal_eval(k.value) for k in tree.keywords if k.arg}
+        if isinstance(tree, ast.Name):
+            return tree.id, {}
+    except (SyntaxError, ValueError):
+        pass
+    raise ConfigError(f'cannot read {kind} "{spec}": write name or name(key=value, …), e.g. world(n_train=100)')
+
+
+def _converted(value: Any, hint: Any, *, where: str) -> Any:
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {error.errors()[0]['msg']}, not {value!r}") from error
