@@ -12,6 +12,7 @@
     │   ├── RunLocked      another process is using this run folder
     │   └── RunMismatch    this run folder belongs to another configuration
     ├── TrainingError      training cannot go on (a loss that is not finite, nothing to train on)
+    ├── Interrupted        the user pressed Ctrl-C; everything finished so far is kept
     └── MissingDependency  an optional package is not installed
 
 A message is one line: what is wrong, where, the rule, the choices, and the fix. The command line prints
@@ -20,6 +21,10 @@ it without a traceback and exits with `exit_code`.
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from repair.core.records import Usage
 
 
 class RepairError(Exception):
@@ -37,7 +42,28 @@ class DataError(RepairError):
 
 
 class BackendError(RepairError):
+    """What an adapter raises. A failed attempt may have been billed: say what it cost and what came back.
+
+    `usage` is None when the server did not say. `stops` marks an error that the next call would meet as well (a wrong
+    key, no credit): the engine stops. `retry_after_s` is the server's own wish, where it has one.
+    """
+
     exit_code = 4
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        usage: "Usage | None" = None,
+        raw: str = "",
+        stops: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.raw = raw
+        self.stops = stops
+        self.retry_after_s = retry_after_s
 
 
 class Refused(BackendError):
@@ -74,6 +100,10 @@ class TrainingError(RepairError):
 
 class MissingDependency(RepairError):
     exit_code = 8
+
+
+class Interrupted(RepairError):
+    exit_code = 130
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:

@@ -1,0 +1,119 @@
+"""One model call as it is recorded, and the two ports the call engine writes through.
+
+The engine (calls/) and the ledger (store/) are strangers to each other; these are the words they share.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from repair.core.records import Usage
+
+
+class CallOutcome(StrEnum):
+    """How one attempt ended. Only `done` answers a request; every other row is kept for its cost and its reason."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    BAD_REPLY = "bad_reply"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"  # the backend failed in a way that is none of these
+    LOST = "lost"  # the process ended while it was in flight; the server may have billed it
+    SUPERSEDED = "superseded"  # was done, but the bytes it named are gone, so the call was made again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFacts:
+    """What is recorded of a request beside its key: for the reader, not for identity (the fingerprint has that)."""
+
+    prompt_id: str = ""
+    prompt_version: str = ""
+    model_id: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request about to be sent. `key` is `core.identity.request_key`."""
+
+    key: str
+    task: str
+    backend: str  # fingerprint
+    failure_id: str
+    seed: int | None
+    facts: CallFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a call, finished. `value` is JSON text, `blob` the content hash of bytes stored beside it.
+
+    `estimated`: the server did not say what the attempt cost, `usage` is what was reserved for it. Times are seconds
+    since the epoch.
+    """
+
+    call: Call
+    outcome: CallOutcome
+    usage: Usage
+    estimated: bool
+    raw: str
+    value: str | None
+    blob: str | None
+    error: str | None
+    started_s: float
+    finished_s: float
+
+
+class Answer(NamedTuple):
+    """A finished call's stored answer: JSON text and, for bytes, their content hash."""
+
+    value: str | None
+    blob: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What has been used, failed and lost attempts included. `price_usd` sums the known prices only."""
+
+    n_calls: int = 0
+    tokens: int = 0
+    price_usd: float = 0.0
+    n_unpriced: int = 0
+
+
+class CallLedger(Protocol):
+    """Where the engine keeps calls. Futures resolve once the write is safe from the death of this process."""
+
+    def get(self, key: str) -> Answer | None:
+        """The answer of a finished call; None if there is none."""
+        ...
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Answer]: ...
+
+    def lease(self, call: Call, *, reserved: Usage, started_s: float) -> "Future[int]":
+        """Note that `call` is about to be sent. The result names the lease."""
+        ...
+
+    def record(self, attempt: Attempt, *, lease: int) -> "Future[None]":
+        """Keep a finished attempt and end its lease, in one transaction. A done answer is never overwritten."""
+        ...
+
+    def supersede(self, key: str) -> "Future[None]":
+        """The done answer of `key` cannot be used any more (its bytes are gone): keep the row, but not as an answer."""
+        ...
+
+    def spent(self) -> Spent: ...
+
+
+class BlobBox(Protocol):
+    """Where the engine keeps bytes, by content hash."""
+
+    def get(self, digest: str) -> bytes | None:
+        """None if there are no such bytes, or they are not what they were."""
+        ...
+
+    def put(self, data: bytes) -> "Future[str]":
+        """Keep `data`; the result is its content hash, once written."""
+        ...
