@@ -256,7 +256,7 @@ class Config(Section):
         """The resolved configuration as a file that loads back to an equal one."""
         lines: list[str] = []
         for section, values in self.model_dump(mode="json").items():
-            lines += [f"[{section}]", *(f"{k} = {_toml(v)}" for k, v in values.items() if v is not None), ""]
+            lines += [f"[{section}]", *(f"{k} = {toml_literal(v)}" for k, v in values.items() if v is not None), ""]
         return "\n".join(lines)
 
 
@@ -365,11 +365,14 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _toml(value: Any) -> str:
+def toml_literal(value: Any) -> str:
+    """`value` as TOML writes it."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_toml_key(k)} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
+        return (
+            "{ " + ", ".join(f"{_toml_key(k)} = {toml_literal(v)}" for k, v in value.items()) + " }" if value else "{}"
+        )
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
+        return "[" + ", ".join(toml_literal(v) for v in value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -384,7 +387,7 @@ def _toml(value: Any) -> str:
 
 
 def _toml_key(key: str) -> str:
-    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else _toml(key)
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else toml_literal(key)
 
 
 def _explain(fault: Any, origins: Mapping[str, str]) -> str:

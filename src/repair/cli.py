@@ -1,0 +1,207 @@
+"""The `repair` command: parse, call, print, exit code. Nothing heavy is imported before it is needed."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from repair import __version__
+from repair.console import ConsoleProgress
+from repair.core.errors import RepairError
+
+app = typer.Typer(
+    name="repair",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="""Turn the retrieval failures of an image-text model into training pairs, and measure what they gain.
+
+One run is one loop: mine, verify, instruct, edit, select, link, grids, train, eval. It can be stopped at any time
+and goes on where it was.
+
+[bold]First time[/bold]: `repair run configs/demo.toml` runs everything on a drawn world, offline.
+[bold]Your own data[/bold]: `repair init`, edit the file it writes, `repair doctor my.toml`, `repair run my.toml`.
+""",
+)
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file of settings (`repair init` writes one).")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, e.g. runs/demo.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="SECTION.KEY=VALUE", help="Change one setting; repeatable. `repair settings` lists all."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print results as JSON on stdout.")]
+Reuse = Annotated[
+    bool,
+    typer.Option(
+        "--reuse", help="Go on in a run folder made with other settings: keep what still holds, redo the rest."
+    ),
+]
+
+
+@app.command()
+def run(config: ConfigPath, overrides: Overrides = None, reuse: Reuse = False, as_json: AsJson = False) -> None:
+    """Run the whole loop, all rounds, and write the report. Run it again to resume."""
+    _pipeline(config, overrides, reuse=reuse, as_json=as_json, until=None)
+
+
+def _stage_command(name: str, summary: str) -> None:
+    def command(config: ConfigPath, overrides: Overrides = None, reuse: Reuse = False, as_json: AsJson = False) -> None:
+        _pipeline(config, overrides, reuse=reuse, as_json=as_json, until=name)
+
+    command.__doc__ = f"{summary}\n\nStages before it that are not finished run first; finished ones are kept."
+    app.command(name, rich_help_panel="Single stages")(command)
+
+
+_stage_command("mine", "Find the near misses of the model, both directions, on the train split.")
+_stage_command("verify", "Drop failures that are annotation noise or true matches.")
+_stage_command("instruct", "Say what must change in each false positive.")
+_stage_command("edit", "Make M candidate edits of each false positive.")
+_stage_command("select", "Keep the valid candidate closest to the false positive.")
+_stage_command("link", "Turn repairs into hard-positive and hard-negative links.")
+_stage_command("grids", "Draw the 3x3 grids of every training step.")
+_stage_command("train", "Fine-tune on the global batch and the grids.")
+_stage_command("eval", "Measure retrieval before and after.")
+
+
+@app.command(rich_help_panel="Look")
+def report(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Write report.html of a run from what its folder holds. CONFIG may also be the run's folder."""
+    from repair.pipeline.run import locate_run
+    from repair.reports.html import write_report
+
+    path = write_report(locate_run(config, overrides or ()))
+    _emit({"report": str(path)}, as_json, lambda _: [f"report: {path}"])
+
+
+@app.command(rich_help_panel="Look")
+def status(run: RunPath, as_json: AsJson = False) -> None:
+    """Where a run stands: stages done, what they kept and dropped, calls, tokens and money so far."""
+    from repair.pipeline.look import run_status, status_lines
+
+    _emit(run_status(run), as_json, status_lines)
+
+
+@app.command(rich_help_panel="Look")
+def show(
+    run: RunPath,
+    failure_id: Annotated[str, typer.Argument(metavar="FAILURE_ID", help="As in failures.parquet; a prefix will do.")],
+    images: Annotated[
+        Path | None, typer.Option(help="Also write the pictures of this failure into this folder.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The lineage of one failure: query, false positive, verdict, instruction, candidates, repair, grids, calls."""
+    from repair.pipeline.look import lineage, lineage_lines
+
+    _emit(lineage(run, failure_id, images=images), as_json, lineage_lines)
+
+
+@app.command(rich_help_panel="Start")
+def init(
+    path: Annotated[Path, typer.Argument(metavar="CONFIG", help="The file to write.")] = Path("repair.toml"),
+    data: Annotated[str, typer.Option(help="Data source: jsonl, csv, karpathy, coco, folder or world.")] = "jsonl",
+    encoder: Annotated[str, typer.Option(help="Encoder: towers or small.")] = "towers",
+    force: Annotated[bool, typer.Option(help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Write a commented config for your own data: every setting with its meaning and default."""
+    from repair.pipeline.template import write_template
+
+    write_template(path, source=data, encoder=encoder, force=force)
+    _emit(str(path), False, lambda _: [f"wrote {path}", f"next: edit its [data] section, then `repair doctor {path}`"])
+
+
+@app.command(rich_help_panel="Start")
+def doctor(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="Also check this config's data and backends.")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check environment, data and backends, and say what to fix."""
+    from repair.pipeline.doctor import check_lines, checks
+
+    found = checks(config, overrides or (), progress=ConsoleProgress())
+    _emit(found, as_json, check_lines)
+    if any(check["status"] == "fail" for check in found):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel="Start")
+def settings(as_json: AsJson = False) -> None:
+    """List every setting with its default, type and meaning."""
+    from repair.config import settings as all_settings
+
+    rows = [
+        {"name": name, "default": default, "type": kind, "description": description}
+        for name, default, kind, description in all_settings()
+    ]
+    _emit(
+        rows,
+        as_json,
+        lambda rows: [f"{r['name']} = {r['default']}  ({r['type']})\n    {r['description']}" for r in rows],
+    )
+
+
+@app.command(rich_help_panel="Compare")
+def bench(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Run several variants over several seeds at equal budgets, and print the table with intervals. Resumes."""
+    from repair.pipeline.bench import bench_lines, run_bench
+
+    _emit(run_bench(config, overrides or (), progress=ConsoleProgress()), as_json, bench_lines)
+
+
+def _pipeline(config: Path, overrides: list[str] | None, *, reuse: bool, as_json: bool, until: str | None) -> None:
+    from repair.config import load_config
+    from repair.pipeline.run import run_pipeline, summary_lines
+
+    progress = ConsoleProgress()
+    settings = load_config(config, overrides=overrides or ())
+    outcome = run_pipeline(settings, until=until, reuse=reuse, progress=progress)
+    if until is None:
+        from repair.reports.html import write_report
+
+        outcome["report"] = str(write_report(settings.run_path()))
+    _emit(outcome, as_json, summary_lines)
+
+
+def _emit(value: Any, as_json: bool, lines: Callable[[Any], list[str]]) -> None:
+    """Results go to stdout; progress and errors to stderr."""
+    if as_json:
+        text = json.dumps(value, indent=2, sort_keys=True, default=str)
+    else:
+        text = "\n".join(lines(value))
+    sys.stdout.write(text + "\n")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"repair {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point: user mistakes and broken inputs are one clear line and an exit code, never a traceback."""
+    try:
+        app()
+    except RepairError as error:
+        sys.stderr.write("".join(f"repair: {line}\n" for line in str(error).splitlines()))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(141)
