@@ -1,0 +1,116 @@
+"""One attempt at a call, put into the words of the ledger: its stored value, its outcome, its cost."""
+
+import json
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from repair.calls.codecs import BytesCodec, JsonCodec
+from repair.core.calls import Attempt, Call, CallOutcome
+from repair.core.errors import BackendError, BadReply, DataError, Refused, RepairError, StoreError, Unavailable
+from repair.core.identity import canonical_json, hash_bytes
+from repair.core.ports import Reply
+from repair.core.records import Usage
+
+Value = TypeVar("Value")
+
+_OUTCOMES: tuple[tuple[type[RepairError], CallOutcome], ...] = (
+    (Refused, CallOutcome.REFUSED),
+    (BadReply, CallOutcome.BAD_REPLY),
+    (Unavailable, CallOutcome.UNAVAILABLE),
+)
+
+
+class Settled(NamedTuple):
+    """A request's fate in stored form, shared by all that ask it: JSON text, or bytes, or an error."""
+
+    value: str | None = None
+    data: bytes | None = None
+    error: str | None = None
+
+
+def encoded(reply: Reply[Any], codec: JsonCodec[Any] | BytesCodec) -> Settled:
+    """The stored form of a reply. Raises BadReply if it has none."""
+    try:
+        if isinstance(codec, BytesCodec):
+            return Settled(data=bytes(reply.value))
+        text = canonical_json(codec.encode(reply.value))
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise BadReply(f"the reply cannot be kept: {error}", usage=reply.usage, raw=reply.raw) from error
+    return Settled(value=text)
+
+
+def decoded(settled: Settled, codec: JsonCodec[Value] | BytesCodec, *, key: str) -> Any:
+    if settled.error is not None:
+        return None
+    if isinstance(codec, BytesCodec):
+        return settled.data
+    try:
+        return codec.decode(json.loads(settled.value or "null"))
+    except (TypeError, ValueError, KeyError) as error:
+        raise StoreError(f"the answer kept under {key} cannot be read by this version: {error!r}") from error
+
+
+def done_attempt(
+    call: Call,
+    reply: Reply[Any],
+    settled: Settled,
+    *,
+    reserved: Usage,
+    latency_s: float,
+    started_s: float,
+    finished_s: float,
+) -> Attempt:
+    usage, estimated = _charge(reply.usage, reserved, latency_s)
+    return Attempt(
+        call=call,
+        outcome=CallOutcome.DONE,
+        usage=usage,
+        estimated=estimated,
+        raw=reply.raw,
+        value=settled.value,
+        blob=None if settled.data is None else hash_bytes(settled.data),
+        error=None,
+        started_s=started_s,
+        finished_s=finished_s,
+    )
+
+
+def failed_attempt(
+    call: Call, error: Exception, *, reserved: Usage, latency_s: float, started_s: float, finished_s: float
+) -> Attempt:
+    """An attempt whose cost the server did not say is charged what was reserved for it."""
+    if isinstance(error, BackendError) and error.usage is not None:
+        usage, estimated = _charge(error.usage, reserved, latency_s)
+    elif isinstance(error, DataError):  # nothing was sent
+        usage, estimated = Usage(price_usd=0.0, latency_s=latency_s), False
+    else:
+        usage, estimated = replace(reserved, latency_s=latency_s), True
+    return Attempt(
+        call=call,
+        outcome=next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED),
+        usage=usage,
+        estimated=estimated,
+        raw=error.raw if isinstance(error, BackendError) else "",
+        value=None,
+        blob=None,
+        error=reason(error),
+        started_s=started_s,
+        finished_s=finished_s,
+    )
+
+
+def reason(error: Exception) -> str:
+    """One line for the record."""
+    kind = type(error).__name__
+    if isinstance(error, RepairError):
+        return str(error) or kind
+    return f"{kind}: {error}"
+
+
+def _charge(usage: Usage, reserved: Usage, latency_s: float) -> tuple[Usage, bool]:
+    """What a call is recorded to have used, and whether any of it is an estimate."""
+    usage = usage if usage.latency_s > 0 else replace(usage, latency_s=latency_s)
+    if usage.price_usd is None and reserved.price_usd is not None:
+        return replace(usage, price_usd=reserved.price_usd), True
+    return usage, False

@@ -1,0 +1,297 @@
+"""The call engine: every request to a backend goes through it, and none is paid for twice.
+
+One call: look in the ledger; else wait for a slot, reserve budget, lease, run, keep the bytes, then record the attempt
+and settle. An attempt is recorded before its value is handed on, and the slot is held until then: if the process dies,
+at most `concurrency` calls are made again. A failed call is an outcome, not an exception; exceptions are for what
+stops the run.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from repair.calls.attempts import Settled, decoded, done_attempt, encoded, failed_attempt, reason
+from repair.calls.budget import Budget, Reservation
+from repair.calls.codecs import BytesCodec, JsonCodec
+from repair.calls.gate import Gate
+from repair.calls.retry import Retry
+from repair.calls.tally import Progress, ProgressCallback, TaskTally
+from repair.core.calls import BlobBox, Call, CallFacts, CallLedger
+from repair.core.errors import BackendError, DataError, RepairError, StoreError, Unavailable
+from repair.core.identity import request_key
+from repair.core.ports import Reply
+from repair.core.records import Usage
+
+Value = TypeVar("Value")
+Written = TypeVar("Written")
+
+_MIN_ITEMS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Value]):
+    """What became of one request: `error` is None exactly if it has a `value`.
+
+    `cached`: no call was made for it, the ledger or an equal request of this session answered.
+    """
+
+    key: str
+    value: Value | None
+    error: str | None
+    cached: bool
+
+
+class _Request(NamedTuple):
+    call: Call
+    run: Callable[[], Awaitable[Reply[Any]]]
+    codec: JsonCodec[Any] | BytesCodec
+    estimate: Usage | None
+
+
+class CallEngine:
+    """Used from one event loop at a time, for one run.
+
+    `concurrency` calls are in flight at most. An Unavailable call is tried again as `retry` says; `deadline_s` is the
+    most one attempt may take once sent. When more than `max_failed_rate` of at least `min_items` settled items of a
+    task have failed, the engine stops. `sleep` and `clock` are there for tests.
+    """
+
+    def __init__(
+        self,
+        ledger: CallLedger,
+        blobs: BlobBox,
+        *,
+        concurrency: int,
+        budget: Budget | None = None,
+        max_failed_rate: float = 1.0,
+        min_items: int = _MIN_ITEMS,
+        retry: Retry | None = None,
+        deadline_s: float | None = None,
+        progress: ProgressCallback | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.budget = budget or Budget(spent=ledger.spent())
+        self.n_in_flight = 0
+        self._gate = Gate(concurrency, sleep=sleep)
+        self._ledger = ledger
+        self._blobs = blobs
+        self._max_failed_rate = max_failed_rate
+        self._min_items = min_items
+        self._retry = retry or Retry()
+        self._deadline_s = deadline_s
+        self._progress = progress
+        self._clock = clock
+        self._flights: dict[str, asyncio.Future[Settled]] = {}
+        self._failures: dict[str, Settled] = {}
+        self._tallies: defaultdict[str, TaskTally] = defaultdict(TaskTally)
+
+    @property
+    def stopped(self) -> RepairError | None:
+        """Why no further call is made; None while calls are made."""
+        return self._gate.stopped
+
+    def stop(self, error: RepairError) -> None:
+        """Make no further call: each `call` from now on raises `error`. Calls in flight go on to their end."""
+        self._gate.stop(error)
+
+    async def call(
+        self,
+        *,
+        task: str,
+        backend_fingerprint: str,
+        failure_id: str,
+        seed: int | None,
+        payload: Mapping[str, Any],
+        run: Callable[[], Awaitable[Reply[Value]]],
+        codec: JsonCodec[Value] | BytesCodec,
+        facts: CallFacts | None = None,
+        estimate: Usage | None = None,
+    ) -> Outcome[Value]:
+        """Answer one request, from the ledger if it can, else by `await run()`.
+
+        `task`, `backend_fingerprint`, `seed` and `payload` make its key (`core.identity.request_key`); `failure_id` says
+        for whom the call was made. `estimate` is the most the call may use (`Budget.reserve`).
+
+        A call that failed (Refused, BadReply, Unavailable to the last attempt, DataError) gives an Outcome with the
+        error, is kept in the ledger for its cost, and is made again only in a later session. Equal requests are one
+        call. Raises what stops the engine: BudgetExceeded, ConfigError (money capped, price unknown), BackendError (one
+        that `stops`, or too many failures), Interrupted, StoreError.
+        """
+        key = request_key(task=task, backend=backend_fingerprint, seed=seed, payload=payload)
+        call = Call(
+            key=key,
+            task=task,
+            backend=backend_fingerprint,
+            failure_id=failure_id,
+            seed=seed,
+            facts=facts or CallFacts(),
+        )
+        settled, cached = await self._settle(_Request(call, run, codec, estimate))
+        return Outcome(key=key, value=decoded(settled, codec, key=key), error=settled.error, cached=cached)
+
+    async def _settle(self, request: _Request) -> tuple[Settled, bool]:
+        key, task = request.call.key, request.call.task
+        while (other := self._flights.get(key)) is not None:
+            try:
+                return self._count_cached(task, await asyncio.shield(other)), True
+            except asyncio.CancelledError:
+                if not other.cancelled() or _being_cancelled():
+                    raise
+        self._gate.check()
+        known, torn = self._known(key)
+        if known is not None:
+            return self._count_cached(task, known), True
+        flight: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        self._flights[key] = flight
+        try:
+            if torn:
+                await self._written(self._ledger.supersede(key))
+            settled = await self._run(request)
+            flight.set_result(settled)
+        except asyncio.CancelledError:
+            flight.cancel()
+            raise
+        except BaseException as error:
+            flight.set_exception(error)
+            flight.exception()  # seen: it is raised here, whoever else waits
+            raise
+        finally:
+            del self._flights[key]
+        return settled, False
+
+    def _known(self, key: str) -> tuple[Settled | None, bool]:
+        """What is known of a request without a call, and whether an answer is on record whose bytes are gone.
+
+        A failure stands for the session, else what an equal request gets would depend on which came first.
+        """
+        failure = self._failures.get(key)
+        if failure is not None:
+            return failure, False
+        answer = self._ledger.get(key)
+        if answer is None:
+            return None, False
+        if answer.blob is None:
+            return Settled(value=answer.value), False
+        data = self._blobs.get(answer.blob)
+        return (None, True) if data is None else (Settled(data=data), False)
+
+    async def _run(self, request: _Request) -> Settled:
+        """Attempts until one is answered or there is no point in another."""
+        key, task = request.call.key, request.call.task
+        for number in range(1, self._retry.n_attempts + 1):
+            async with self._gate.slot():
+                result = await self._attempt(request)
+            if isinstance(result, Settled):
+                self._tallies[task].n_done += 1
+                self._report(task)
+                return result
+            if isinstance(result, BackendError) and result.stops:
+                self._gate.halt(result)
+            if not isinstance(result, Unavailable) or number == self._retry.n_attempts:
+                break
+            await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
+        why = reason(result)
+        self._failures[key] = Settled(error=why)
+        self._tallies[task].fail(why)
+        self._report(task)
+        self._stop_if_too_many_failed(task)
+        return self._failures[key]
+
+    async def _attempt(self, request: _Request) -> Settled | RepairError:
+        """Run once and record it. Returns the failure of a call that failed, raises what is no call's failure."""
+        try:
+            reservation = await self.budget.reserve(request.call.task, request.estimate)
+        except RepairError as error:
+            self._gate.halt(error)
+        self.n_in_flight += 1
+        try:
+            self._gate.check()  # it may have been stopped while this call waited for the budget
+            return await self._attempt_reserved(request, reservation)
+        finally:
+            self.n_in_flight -= 1
+            self.budget.release(reservation)
+
+    async def _attempt_reserved(self, request: _Request, reservation: Reservation) -> Settled | RepairError:
+        started_s, reserved = self._clock(), reservation.usage
+        lease = await self._written(self._ledger.lease(request.call, reserved=reserved, started_s=started_s))
+        began_s = time.monotonic()
+        failure: Exception | None = None
+        try:
+            reply = await self._within_deadline(request.run)
+            settled = encoded(reply, request.codec)
+        except Exception as error:  # noqa: BLE001 - recorded, then raised unless it is the call's own failure
+            failure = error
+        took_s = time.monotonic() - began_s
+        times = {"latency_s": took_s, "started_s": started_s, "finished_s": self._clock()}
+        if failure is not None:
+            attempt = failed_attempt(request.call, failure, reserved=reserved, **times)
+        else:
+            if settled.data is not None:
+                await self._written(self._blobs.put(settled.data))
+            attempt = done_attempt(request.call, reply, settled, reserved=reserved, **times)
+        self.budget.settle(reservation, attempt.usage)
+        await self._written(self._ledger.record(attempt, lease=lease))
+        if failure is None:
+            return settled
+        if isinstance(failure, (BackendError, DataError)):
+            return failure
+        raise failure
+
+    async def _within_deadline(self, run: Callable[[], Awaitable[Reply[Any]]]) -> Reply[Any]:
+        deadline = asyncio.timeout(self._deadline_s)
+        try:
+            async with deadline:
+                return await run()
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise Unavailable(f"no answer within {self._deadline_s:g} s") from error
+
+    async def _written(self, write: "Future[Written]") -> Written:
+        """Wait until the store has written. What it cannot write stops the engine."""
+        try:
+            return await asyncio.wrap_future(write)
+        except StoreError as error:
+            self._gate.halt(error)
+
+    def _count_cached(self, task: str, settled: Settled) -> Settled:
+        if settled.error is None:
+            self._tallies[task].n_cached += 1
+        else:
+            self._tallies[task].fail(settled.error)
+        self._report(task)
+        return settled
+
+    def _report(self, task: str) -> None:
+        if self._progress is not None:
+            tally, spent = self._tallies[task], self.budget.spent
+            self._progress(
+                Progress(
+                    task=task,
+                    n_done=tally.n_done,
+                    n_cached=tally.n_cached,
+                    n_failed=tally.n_failed,
+                    n_in_flight=self.n_in_flight,
+                    spent=spent,
+                )
+            )
+
+    def _stop_if_too_many_failed(self, task: str) -> None:
+        why = self._tallies[task].too_many_failed(max_failed_rate=self._max_failed_rate, min_items=self._min_items)
+        if why is not None:
+            self._gate.halt(
+                BackendError(
+                    f'"{task}": {why}; that is more than calls.max_failed_rate = {self._max_failed_rate:g}: '
+                    "mend the backend and run the same command again (failed items are retried), or raise the rate"
+                )
+            )
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
