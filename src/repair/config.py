@@ -26,7 +26,7 @@ ENVIRONMENT_PREFIX = "REPAIR_"
 
 # Settings that say how to run, not what to compute: they are not part of a run's identity.
 OPERATIONAL = frozenset(
-    {"run.name", "run.folder", "run.cache", "run.n_workers"}
+    {"run.name", "run.folder", "run.cache", "run.calls", "run.n_workers"}
     | {"calls.concurrency", "calls.max_usd", "calls.max_tokens", "calls.max_calls", "calls.max_failed_rate"}
     | {"training.checkpoint_every", "report.n_failures", "report.n_grids"}
 )
@@ -40,6 +40,9 @@ class RunSection(Section):
     name: str = Field("", description="Folder of this run below `run.folder`; empty: the config file's name.")
     folder: str = Field("runs", description="Where runs are kept.")
     cache: str = Field("", description="Prepared inputs and embeddings, shared by runs; empty: `.cache` in run.folder.")
+    calls: str = Field(
+        "", description="Folder of the ledger and the edited images; runs that share one share answers. Empty: the run's."
+    )
     seed: int = Field(
         0, ge=0, description="Every random stream derives from this seed and from names, never from order."
     )
@@ -230,6 +233,10 @@ class Config(Section):
             raise ValueError(f'data.train_split is "{splits[0]}", which is also evaluated on; name another split')
         if self.training.keep == "best" and self.training.eval_every == 0:
             raise ValueError("training.keep=best needs training.eval_every > 0")
+        if self.calls.plan == "fused" and not self.verification.enabled:
+            raise ValueError(
+                "calls.plan=fused answers verdict and edits in one call; verification.enabled=false needs calls.plan=staged"
+            )
         if self.training.loss == "full_matrix" and self.training.grids_per_step == 0:
             raise ValueError("training.loss=full_matrix needs training.grids_per_step > 0")
         return self

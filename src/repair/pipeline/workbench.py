@@ -1,0 +1,190 @@
+"""Everything a run works with, made from its config on first use: data, encoder, caches, backends, call engine."""
+
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from repair import __version__
+from repair.calls.budget import Budget, Caps
+from repair.calls.engine import CallEngine
+from repair.calls.tally import ProgressCallback
+from repair.config import Config
+from repair.core.errors import ConfigError
+from repair.core.ports import ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
+from repair.core.progress import Progress
+from repair.pipeline import registries
+from repair.pipeline.catalogue import Catalogue, build_catalogue
+from repair.store.blobs import BlobStore
+from repair.store.ledger import Ledger
+from repair.store.run_folder import RunFolder
+
+NONE = "none"
+
+
+class Workbench:
+    """A context manager: closing it closes ledger, blobs and run folder, in this order."""
+
+    def __init__(self, config: Config, folder: RunFolder, progress: Progress) -> None:
+        self.config = config
+        self.folder = folder
+        self.progress = progress
+        self._catalogues: dict[str, Catalogue] = {}
+
+    @classmethod
+    def open(cls, config: Config, *, progress: Progress, reuse: bool = False) -> Self:
+        """Create or reopen the run folder of `config`, locked. Raises what RunFolder.open raises."""
+        folder = RunFolder.open(
+            config.run_path(),
+            config_toml=config.to_toml(),
+            fingerprint=config.fingerprint(),
+            settings=config.flat(),
+            versions=_versions(),
+            reuse=reuse,
+        )
+        return cls(config, folder, progress)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in ("ledger", "blobs"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+        self.folder.close()
+
+    # ------------------------------------------------------------------------------------------ data
+
+    @cached_property
+    def source(self) -> PairSource:
+        section = self.config.data
+        source: PairSource = registries.SOURCES.build(section.source, options=section.options)
+        return source
+
+    @cached_property
+    def train(self) -> Catalogue:
+        return self.catalogue(self.config.data.train_split)
+
+    def catalogue(self, split: str) -> Catalogue:
+        """The index of a split, made once."""
+        if split not in self._catalogues:
+            self._catalogues[split] = build_catalogue(self.source, split)
+        return self._catalogues[split]
+
+    def evaluated_splits(self) -> tuple[str, ...]:
+        """val, then test, if they differ."""
+        return tuple(dict.fromkeys((self.config.data.val_split, self.config.data.test_split)))
+
+    # ------------------------------------------------------------------------------------------ encoder
+
+    def new_encoder(self) -> TrainableEncoder:
+        """The encoder as the config names it, before any fitting or training by this run."""
+        section = self.config.encoder
+        encoder: TrainableEncoder = registries.ENCODERS.build(
+            section.name, options=section.options, seed=self.config.run.seed
+        )
+        return encoder
+
+    @cached_property
+    def plain_encoder(self) -> TrainableEncoder:
+        """For what never trains (preparing) and for the fingerprint of where everything starts."""
+        return self.new_encoder()
+
+    @property
+    def fits_base(self) -> bool:
+        """Whether the encoder has heads to be fitted before it can retrieve anything."""
+        return bool(getattr(self.plain_encoder, "needs_fit", False))
+
+    def weights_folder(self, round: int | None) -> Path | None:
+        """Where the weights after `round` are (None: before any round); None if they are the encoder's own."""
+        if round is not None:
+            return self.folder.folder(round) / "weights"
+        return self.folder.path / "base" if self.fits_base else None
+
+    def encoder_after(self, round: int | None) -> TrainableEncoder:
+        """A fresh encoder with the weights as they stood after `round` (None: before any round)."""
+        encoder = self.new_encoder()
+        weights = self.weights_folder(round)
+        if weights is not None:
+            encoder.load_weights(str(weights))
+        return encoder
+
+    # ------------------------------------------------------------------------------------------ backends
+
+    @cached_property
+    def verifier(self) -> Verifier:
+        section = self.config.verification
+        verifier: Verifier = registries.VERIFIERS.build(section.verifier, options=section.options)
+        return verifier
+
+    @cached_property
+    def instructor(self) -> Instructor:
+        section = self.config.instruction
+        instructor: Instructor = registries.INSTRUCTORS.build(section.instructor, options=section.options)
+        return instructor
+
+    @cached_property
+    def text_editor(self) -> TextEditor | None:
+        section = self.config.editing
+        if section.text_editor == NONE:
+            return None
+        editor: TextEditor = registries.TEXT_EDITORS.build(section.text_editor, options=section.text_options)
+        return editor
+
+    @cached_property
+    def image_editor(self) -> ImageEditor | None:
+        section = self.config.editing
+        if section.image_editor == NONE:
+            return None
+        editor: ImageEditor = registries.IMAGE_EDITORS.build(section.image_editor, options=section.image_options)
+        return editor
+
+    @cached_property
+    def planner(self) -> Planner:
+        section = self.config.calls
+        planner: Planner = registries.PLANNERS.build(section.planner, options=section.planner_options)
+        return planner
+
+    def backend_facts(self, *names: str) -> dict[str, str]:
+        """Fingerprints of the named backends, for stage keys; an absent editor is "none"."""
+        found = {name: getattr(self, name) for name in names}
+        return {name: NONE if backend is None else backend.fingerprint for name, backend in found.items()}
+
+    # ------------------------------------------------------------------------------------------ calls
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger.open(self._calls_folder() / "ledger.sqlite")
+
+    @cached_property
+    def blobs(self) -> BlobStore:
+        return BlobStore.open(self._calls_folder() / "blobs.sqlite")
+
+    def _calls_folder(self) -> Path:
+        if not self.config.run.calls:
+            return self.folder.path
+        folder = Path(self.config.run.calls)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"run.calls: the folder {folder} cannot be made: {error.strerror}") from error
+        return folder
+
+    def engine(self, progress: ProgressCallback | None = None) -> CallEngine:
+        """A call engine on this run's ledger. Its caps count what the ledger already holds."""
+        calls = self.config.calls
+        caps = Caps(max_usd=calls.max_usd, max_tokens=calls.max_tokens, max_calls=calls.max_calls)
+        return CallEngine(
+            self.ledger,
+            self.blobs,
+            concurrency=calls.concurrency,
+            budget=Budget(caps, spent=self.ledger.spent()),
+            max_failed_rate=calls.max_failed_rate,
+            progress=progress,
+        )
+
+
+def _versions() -> dict[str, str]:
+    return {"repair-clip": __version__, "numpy": np.__version__, "torch": metadata.version("torch")}
