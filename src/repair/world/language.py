@@ -36,7 +36,7 @@ def write_captions(scene: Scene, rng: np.random.Generator, *, details: tuple[flo
 
 def describe(scene: Scene, rng: np.random.Generator, *, detail: float) -> Claim:
     """A claim true of `scene` that tells about a share `detail` in [0, 1] of what it could."""
-    order = [int(i) for i in rng.permutation(len(scene.things))]
+    order = [int(i) for i in np.argsort(rng.random(len(scene.things)))]
     n_told = len(order) if rng.random() < detail else max(1, len(order) - 1)
     groups = _grouped(scene, order[:n_told], rng)
     phrases = tuple(_phrase([scene.things[i] for i in group], rng, detail) for group in groups)
@@ -94,4 +94,4 @@ def _relation(scene: Scene, a: tuple[int, ...], b: tuple[int, ...], rng: np.rand
     true = [relation for relation in RELATIONS if stands(scene, relation, a, b)]
     if "on" in true:
         return "on"
-    return true[int(rng.integers(len(true)))] if true else None
+    return true[int(rng.random() * len(true))] if true else None

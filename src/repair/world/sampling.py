@@ -4,6 +4,7 @@ A *theme* is a scene that many images vary by one to three facts (other colour, 
 or less), as photos of one event do: this is where near misses come from.
 """
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -15,7 +16,7 @@ from repair.world.vocabulary import COLOURS, KINDS, SETTINGS, SIZES, categories_
 
 T = TypeVar("T")
 
-_N_THINGS_RATES = (0.05, 0.38, 0.40, 0.17)  # of scenes with 1, 2, 3, 4 things
+_N_THINGS_UP_TO = (0.05, 0.43, 0.83)  # share of scenes with at most 1, 2, 3 things; the rest have 4
 _USUAL_KIND_RATE = 0.75
 _USUAL_COLOUR_RATE = 0.45
 _SAME_KIND_RATE = 0.18  # a thing repeats the kind of the one before
@@ -29,6 +30,7 @@ _USUAL_KINDS = {
     "room": ("man", "woman", "child", "cat", "dog", "chair", "box", "ball", "flower"),
     "night": ("man", "woman", "cat", "horse", "car", "tree", "boat", "bicycle"),
 }
+_CHANGES = ("colour", "colour", "kind", "action", "size", "place", "swap", "setting", "number")
 _CARRIERS = ("box", "chair", "car", "horse", "boat", "tree", "bicycle")
 _FLYERS = ("bird", "kite")
 
@@ -36,7 +38,7 @@ _FLYERS = ("bird", "kite")
 def sample_scene(rng: np.random.Generator) -> Scene:
     """A fresh scene."""
     setting = _pick(rng, tuple(SETTINGS))
-    n = 1 + int(rng.choice(len(_N_THINGS_RATES), p=_N_THINGS_RATES))
+    n = 1 + bisect(_N_THINGS_UP_TO, rng.random())
     kinds: list[str] = []
     for _ in range(n):
         if kinds and rng.random() < _SAME_KIND_RATE:
@@ -50,10 +52,14 @@ def sample_scene(rng: np.random.Generator) -> Scene:
 
 def vary_scene(rng: np.random.Generator, scene: Scene, *, n_changes: int) -> Scene:
     """`scene` after `n_changes` random changes (which may undo each other), with fresh noise."""
+    return redrawn(rng, vary_facts(rng, scene, n_changes=n_changes))
+
+
+def vary_facts(rng: np.random.Generator, scene: Scene, *, n_changes: int) -> Scene:
+    """As `vary_scene`, but all that keeps its facts keeps its noise."""
     for _ in range(n_changes):
-        change = _pick(rng, ("colour", "colour", "kind", "action", "size", "place", "swap", "setting", "number"))
-        scene = _changed(rng, scene, change)
-    return redrawn(rng, scene)
+        scene = _changed(rng, scene, _pick(rng, _CHANGES))
+    return scene
 
 
 def redrawn(rng: np.random.Generator, scene: Scene) -> Scene:
@@ -63,7 +69,7 @@ def redrawn(rng: np.random.Generator, scene: Scene) -> Scene:
 
 
 def draw_noise(rng: np.random.Generator) -> int:
-    return int(rng.integers(2**32))
+    return int(rng.random() * 2**32)
 
 
 def fitting_action(rng: np.random.Generator, kind: str, action: str | None) -> str | None:
@@ -76,7 +82,7 @@ def fitting_action(rng: np.random.Generator, kind: str, action: str | None) -> s
 
 def _changed(rng: np.random.Generator, scene: Scene, change: str) -> Scene:
     things = list(scene.things)
-    i = int(rng.integers(len(things)))
+    i = int(rng.random() * len(things))
     thing = things[i]
     match change:
         case "colour":
@@ -92,7 +98,7 @@ def _changed(rng: np.random.Generator, scene: Scene, change: str) -> Scene:
             free = _open_cells([t.place for j, t in enumerate(things) if j != i])
             things[i] = replace(thing, place=_pick(rng, [p for p in free if p != thing.place] or [thing.place]))
         case "swap" if len(things) > 1:
-            j = (i + 1 + int(rng.integers(len(things) - 1))) % len(things)
+            j = (i + 1 + int(rng.random() * (len(things) - 1))) % len(things)
             other = things[j]
             if rng.random() < 0.5:
                 things[i], things[j] = replace(thing, colour=other.colour), replace(other, colour=thing.colour)
@@ -138,7 +144,7 @@ def _sibling(rng: np.random.Generator, kind: str) -> str:
 def _places(rng: np.random.Generator, kinds: list[str]) -> list[Place]:
     """A cell for each kind; things share a column only two rows apart or when one rests on the other."""
     placed: dict[int, Place] = {}
-    order = list(rng.permutation(len(kinds)))
+    order = [int(i) for i in np.argsort(rng.random(len(kinds)))]
     carriers = [i for i in order if kinds[i] in _CARRIERS]
     if len(kinds) > 1 and carriers and rng.random() < _REST_RATE:
         below = carriers[0]
@@ -168,7 +174,7 @@ def _open_cells(taken: list[Place]) -> list[Place]:
 
 
 def _pick(rng: np.random.Generator, choices: Sequence[T]) -> T:
-    return choices[int(rng.integers(len(choices)))]
+    return choices[int(rng.random() * len(choices))]
 
 
 def _other(rng: np.random.Generator, choices: tuple[str, ...], value: str) -> str:

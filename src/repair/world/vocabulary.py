@@ -6,6 +6,7 @@ canonical value and several surface forms; the first form is the plain one, the 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 PERSON_ACTIONS = ("standing", "running", "sitting", "jumping", "waving")
@@ -153,6 +154,7 @@ def categories_of(kind: str) -> tuple[str, ...]:
     return (kind,) if family is None else (kind, family)
 
 
+@cache
 def actions_of(category: str) -> tuple[str, ...]:
     """What things of a category can do: for a hypernym, what any of its kinds can."""
     kinds = [kind for kind in KINDS.values() if is_a(kind.name, category)]

@@ -54,7 +54,7 @@ class _Chooser:
             return word
         if self.rng is None or len(choices) == 1 or self.rng.random() < _PLAIN_RATE:
             return choices[0]
-        return choices[1 + int(self.rng.integers(len(choices) - 1))]
+        return choices[1 + int(self.rng.random() * (len(choices) - 1))]
 
 
 def say(claim: Claim, wording: Wording | None = None, *, rng: np.random.Generator | None = None) -> str:
