@@ -14,33 +14,31 @@ from repair.data.source import FileSource, Reading, load
 
 def coco_source(
     *,
-    file: Path | dict[str, Path],
-    image_root: Path | None = None,
-    folder: str | dict[str, str] = "",
+    path: Path | dict[str, Path],
+    images: Path | None = None,
+    folders: dict[str, str] | None = None,
     split: str | None = None,
     rules: Rules | None = None,
     cache: Path | None = None,
     n_workers: int = 2,
 ) -> FileSource:
-    """Images below `image_root` (the first file's own folder unless given), captions from `file`.
+    """Images below `images` (the first file's own folder unless given), captions from `path`.
 
-    `file` is one annotation file (all its images go to `split`, or are split by `rules.split_rates`), or one for each
-    split: {train = "captions_train2017.json", test = "captions_val2017.json"}. `folder` is where the images lie below
-    `image_root`, again one for all or one for each split. An image's captions are in order of annotation id.
+    `path` is one annotation file (all its images go to `split`, or are split by `rules.split_rates`), or one for each
+    split: { train = "captions_train2017.json", test = "captions_val2017.json" }. `folders` says where below `images`
+    the images of each split lie. An image's captions are in order of annotation id.
     """
-    files = dict(file) if isinstance(file, Mapping) else {split: file}
-    if not files:
-        raise DataError("coco: the option file names no annotation file")
-    paths = {name: existing(path) for name, path in files.items()}
-    first = next(iter(paths.values()))
+    if isinstance(path, Mapping) and not path:
+        raise DataError("coco: the option path names no annotation file")
+    files = {name: existing(file) for name, file in (path if isinstance(path, Mapping) else {split: path}).items()}
     rows = (
         row
-        for name, path in paths.items()
-        for row in _rows(path, split=name, folder=folder if isinstance(folder, str) else folder.get(str(name), ""))
+        for name, file in files.items()
+        for row in _rows(file, split=name, folder=(folders or {}).get(str(name), ""))
     )
     reading = Reading(
-        name=" + ".join(map(str, paths.values())),
-        image_root=image_root.expanduser() if image_root else first.parent,
+        name=" + ".join(map(str, files.values())),
+        image_root=images.expanduser() if images else next(iter(files.values())).parent,
         one_row_an_image=True,
         fixed_split=split,
         rules=rules or Rules(),

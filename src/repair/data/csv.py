@@ -15,8 +15,8 @@ from repair.data.source import FileSource, Reading, load
 
 def csv_source(
     *,
-    file: Path,
-    image_root: Path | None = None,
+    path: Path,
+    images: Path | None = None,
     image_column: str = "image",
     caption_column: str = "caption",
     split_column: str | None = None,
@@ -26,20 +26,20 @@ def csv_source(
     cache: Path | None = None,
     n_workers: int = 2,
 ) -> FileSource:
-    """Images below `image_root` (the file's own folder unless given), one caption a row of `file`.
+    """Images below `images` (the file's own folder unless given), one caption a row of `path`.
 
     `split_column` is "split" if the table has it, unless given. `split` puts every image into that split, whatever
     the column says. `delimiter` is a tab for .tsv and a comma else, unless given.
 
     Raises DataError if a column is missing or the table cannot be read as such.
     """
-    file = existing(file)
+    path = existing(path)
     if delimiter is None:
-        delimiter = "\t" if file.suffix.lower() in (".tsv", ".tab") else ","
-    rows = _rows(file, image=image_column, caption=caption_column, split=split_column, delimiter=delimiter)
+        delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+    rows = _rows(path, image=image_column, caption=caption_column, split=split_column, delimiter=delimiter)
     reading = Reading(
-        name=str(file),
-        image_root=image_root.expanduser() if image_root else file.parent,
+        name=str(path),
+        image_root=images.expanduser() if images else path.parent,
         one_row_an_image=False,
         fixed_split=split,
         rules=rules or Rules(),

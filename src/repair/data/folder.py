@@ -15,19 +15,19 @@ _SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif",
 
 def folder_source(
     *,
-    folder: Path,
+    path: Path,
     split_by_folder: bool = False,
     split: str | None = None,
     rules: Rules | None = None,
     cache: Path | None = None,
     n_workers: int = 2,
 ) -> FileSource:
-    """All images in `folder` and below, in order of their paths.
+    """All images in the folder `path` and below, in order of their paths.
 
     `split_by_folder` takes the first folder on an image's path as its split (train/dog.jpg is in train). `split` puts
     every image into that split. An image without a text file and a text file without an image are set aside.
     """
-    folder = folder.expanduser()
+    folder = path.expanduser()
     if not folder.is_dir():
         raise DataError(f"data folder {folder} does not exist")
     reading = Reading(

@@ -35,6 +35,7 @@ _BROKEN = (
     NotImplementedError,
     struct.error,
     zlib.error,
+    Warning,  # for who turns warnings into errors
 )
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -132,7 +133,7 @@ def _from_16_bits(image: Image.Image) -> Image.Image:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION_TAG, 1))
-    except (*_BROKEN, UserWarning):
+    except _BROKEN:
         return 1
 
 

@@ -6,7 +6,6 @@ the clock's step would go unseen.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +15,12 @@ from typing import Any
 
 import PIL
 
-from repair.core.errors import DataError, StoreError
+from repair.core.errors import DataError
 from repair.core.identity import hash_bytes, hash_value, short
 from repair.data.images import Header, check_size, decode, looks_whole, read_header
+from repair.store.files import write_text
 
 SETTLE_S = 2.0
-_PART = ".part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def inspect_images(
 ) -> list[ImageFacts]:
     """Facts of each image, in order; what cannot be read or is too large has `problem` set, nothing is raised for it.
 
-    `cache` is a folder where the findings are kept, None for nowhere. Results do not depend on `n_workers` (threads).
+    The findings are kept below the folder `cache` (None: nowhere). Results do not depend on `n_workers` (threads).
     Raises StoreError if the cache cannot be written.
     """
     memory = _Memory.open(cache, root=root)
@@ -127,7 +126,7 @@ class _Memory:
     def open(cls, folder: Path | None, *, root: Path) -> "_Memory":
         if folder is None:
             return cls(None, {})
-        path = folder / f"{short(hash_value(str(root.resolve())))}.json"
+        path = folder / "images" / f"{short(hash_value(str(root.resolve())))}.json"
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["version"] != _version():
@@ -148,7 +147,7 @@ class _Memory:
             return
         self.facts.update(new)
         content = {"version": _version(), "images": {key: _values(self.facts[key]) for key in sorted(self.facts)}}
-        _write(self.path, json.dumps(content, separators=(",", ":")))
+        write_text(self.path, json.dumps(content, separators=(",", ":")))
 
 
 def _values(facts: ImageFacts) -> list[Any]:
@@ -157,14 +156,3 @@ def _values(facts: ImageFacts) -> list[Any]:
 
 def _version() -> list[Any]:
     return [1, PIL.__version__]  # another Pillow may open what this one could not
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StoreError(f"cannot write the image cache {path}: {error.strerror}") from error

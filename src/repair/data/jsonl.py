@@ -16,8 +16,8 @@ _CAPTION_FIELDS = ("captions", "caption")
 
 def jsonl_source(
     *,
-    file: Path,
-    image_root: Path | None = None,
+    path: Path,
+    images: Path | None = None,
     image_field: str | None = None,
     caption_field: str | None = None,
     split_field: str = "split",
@@ -26,25 +26,25 @@ def jsonl_source(
     cache: Path | None = None,
     n_workers: int = 2,
 ) -> FileSource:
-    """Images below `image_root` (the file's own folder unless given), named and captioned by `file`.
+    """Images below `images` (the file's own folder unless given), named and captioned by `path`.
 
     `image_field` is "image" or "filename" unless given; `caption_field` is "captions" (a list; one row an image) or
     "caption" (a string; as many rows an image as it has captions) unless given. `split` puts every image into that
     split, whatever `split_field` says.
     """
-    file = existing(file)
+    path = existing(path)
     image_fields = (image_field,) if image_field else _IMAGE_FIELDS
     caption_fields = (caption_field,) if caption_field else _CAPTION_FIELDS
-    lines = list(json_lines(file))
-    rows = _rows(lines, name=file.name, image_fields=image_fields, caption_fields=caption_fields, split=split_field)
+    lines = list(json_lines(path))
+    rows = _rows(lines, name=path.name, image_fields=image_fields, caption_fields=caption_fields, split=split_field)
     one_caption_a_row = any(
         isinstance(value, Mapping) and isinstance(value.get(field), str)
         for _, value in lines[:1]
         for field in caption_fields
     )
     reading = Reading(
-        name=str(file),
-        image_root=image_root.expanduser() if image_root else file.parent,
+        name=str(path),
+        image_root=images.expanduser() if images else path.parent,
         one_row_an_image=not one_caption_a_row,
         fixed_split=split,
         rules=rules or Rules(),

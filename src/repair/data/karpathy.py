@@ -17,31 +17,31 @@ from repair.data.source import FileSource, Reading, load
 
 def karpathy_source(
     *,
-    file: Path,
-    image_root: Path | None = None,
+    path: Path,
+    images: Path | None = None,
     restval_as: str = "train",
     use_filepath: bool = True,
     rules: Rules | None = None,
     cache: Path | None = None,
     n_workers: int = 2,
 ) -> FileSource:
-    """Images below `image_root` (the file's own folder unless given) by split.
+    """Images below `images` (the file's own folder unless given) by split.
 
     `restval_as` is the split that COCO's `restval` images go to. `use_filepath` false ignores `filepath`, for images
     that all lie in one folder.
     """
-    file = existing(file)
-    images = read_json_object(file, key="images")["images"]
+    path = existing(path)
+    listed = read_json_object(path, key="images")["images"]
     reading = Reading(
-        name=str(file),
-        image_root=image_root.expanduser() if image_root else file.parent,
+        name=str(path),
+        image_root=images.expanduser() if images else path.parent,
         one_row_an_image=True,
         fixed_split=None,
         rules=rules or Rules(),
         cache=cache,
         n_workers=n_workers,
     )
-    return load(_rows(images, name=file.name, restval_as=restval_as, use_filepath=use_filepath), reading)
+    return load(_rows(listed, name=path.name, restval_as=restval_as, use_filepath=use_filepath), reading)
 
 
 def _rows(images: Sequence[Any], *, name: str, restval_as: str, use_filepath: bool) -> Iterator[Row | SetAside]:

@@ -100,9 +100,7 @@ def load(rows: Iterable[Row | SetAside], reading: Reading) -> FileSource:
     Raises DataError if the image folder is missing, too much is bad, or nothing is left.
     """
     if not reading.image_root.is_dir():
-        raise DataError(
-            f"{reading.name}: the image folder {reading.image_root} does not exist: set the option image_root"
-        )
+        raise DataError(f"{reading.name}: the image folder {reading.image_root} does not exist: set the option images")
     cleaned = clean_rows(rows, rules=reading.rules, one_row_an_image=reading.one_row_an_image)
     assign_splits(cleaned, fixed=reading.fixed_split, rules=reading.rules)
     photos = _inspected(cleaned, reading)

@@ -6,12 +6,9 @@ torn, altered, or of another origin are left out, and their rows are missing aga
 """
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +16,10 @@ import numpy as np
 from repair.core.errors import StoreError
 from repair.core.identity import hash_value, short
 from repair.core.ports import Array
+from repair.store.files import content_hash, replacing, write_text
 
 _VERSION = 1
-_PART = ".part"
-_PART_KEPT_S = 3600.0  # a part older than this was left by a process that was killed
-_CHUNK_BYTES = 1 << 26
+_PART_KEPT_S = 3600.0  # a temporary file older than this was left by a process that was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,25 +129,18 @@ class RowStore:
         """Write one shard, named after its keys, and count it."""
         stem = self._stem(keys)
         rows_path = self._folder / f"{stem}.npy"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with _aside(rows_path) as part:
-                write_rows(part)
-            stat = rows_path.stat()
-            facts = {
-                "version": _VERSION,
-                "origin": self._origin,
-                "digest": _digest(rows_path),
-                "size_bytes": stat.st_size,
-                "mtime_ns": stat.st_mtime_ns,
-                "keys": list(keys),
-            }
-            with _aside(self._folder / f"{stem}.json") as part:
-                part.write_text(json.dumps(facts), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(
-                f"cannot write the cache {rows_path}: {error.strerror}: free some space, or set another run.cache"
-            ) from error
+        with replacing(rows_path) as part:
+            write_rows(part)
+        stat = rows_path.stat()
+        facts = {
+            "version": _VERSION,
+            "origin": self._origin,
+            "digest": content_hash(rows_path),
+            "size_bytes": stat.st_size,
+            "mtime_ns": stat.st_mtime_ns,
+            "keys": list(keys),
+        }
+        write_text(self._folder / f"{stem}.json", json.dumps(facts))
         shard = _read_shard(self._folder / f"{stem}.json", origin=self._origin)
         if shard is None:
             raise StoreError(f"the cache {rows_path} cannot be read back: check the disk")
@@ -167,38 +156,17 @@ def _read_shard(path: Path, *, origin: str) -> _Shard | None:
             return None
         stat = rows_path.stat()
         touched = (stat.st_size, stat.st_mtime_ns) != (facts["size_bytes"], facts["mtime_ns"])
-        if touched and _digest(rows_path) != facts["digest"]:
+        if touched and content_hash(rows_path) != facts["digest"]:
             return None
         rows = np.load(rows_path, mmap_mode="r", allow_pickle=False)
         keys = tuple(map(str, facts["keys"]))
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+    except (OSError, StoreError, ValueError, KeyError, TypeError, EOFError):
         return None
     return _Shard(path.stem, keys, rows.view(np.ndarray)) if len(rows) == len(keys) else None
 
 
-def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-@contextmanager
-def _aside(path: Path) -> Iterator[Path]:
-    """A path to write to; on success it is synced and takes the name `path`, on failure it is removed."""
-    part = path.with_name(f"{path.name}.{os.getpid()}{_PART}")
-    try:
-        yield part
-        with part.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _remove_old_parts(folder: Path) -> None:
-    for part in folder.glob(f"*{_PART}"):
+    for part in folder.glob(".*.tmp"):
         try:
             if time.time() - part.stat().st_mtime > _PART_KEPT_S:
                 part.unlink()
