@@ -41,7 +41,8 @@ class RunSection(Section):
     folder: str = Field("runs", description="Where runs are kept.")
     cache: str = Field("", description="Prepared inputs and embeddings, shared by runs; empty: `.cache` in run.folder.")
     calls: str = Field(
-        "", description="Folder of the ledger and the edited images; runs that share one share answers. Empty: the run's."
+        "",
+        description="Folder of the ledger and the edited images; runs that share one share answers. Empty: the run's.",
     )
     seed: int = Field(
         0, ge=0, description="Every random stream derives from this seed and from names, never from order."
@@ -235,7 +236,8 @@ class Config(Section):
             raise ValueError("training.keep=best needs training.eval_every > 0")
         if self.calls.plan == "fused" and not self.verification.enabled:
             raise ValueError(
-                "calls.plan=fused answers verdict and edits in one call; verification.enabled=false needs calls.plan=staged"
+                "calls.plan=fused answers verdict and edits in one call, so it cannot go with verification.enabled=false; "
+                "set calls.plan=staged"
             )
         if self.training.loss == "full_matrix" and self.training.grids_per_step == 0:
             raise ValueError("training.loss=full_matrix needs training.grids_per_step > 0")
@@ -268,20 +270,24 @@ class Config(Section):
 
 
 def load_config(
-    path: Path | None = None, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    source: Path | Mapping[str, Any] | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """The settings of the file at `path` (None: defaults), the environment and `overrides` ("section.key=value").
+    """The settings of a file (or its parsed content; None: defaults), the environment and the overrides.
 
     Raises ConfigError, one line per fault, naming the setting, the rule, the nearest right name, and where it was set.
     """
+    where, content = _content(source)
     values: dict[str, dict[str, Any]] = {}
     origins: dict[str, str] = {}
-    for origin, name, value in _assignments(path, overrides, os.environ if environment is None else environment):
+    assignments = _assignments(where, content, overrides, os.environ if environment is None else environment)
+    for origin, name, value in assignments:
         _assign(values, origins, name, value, origin)
-    if path is not None and not values.get("run", {}).get("name"):
-        values.setdefault("run", {})["name"] = path.stem
-    elif path is None:
-        values.setdefault("run", {}).setdefault("name", "run")
+    run = values.setdefault("run", {})
+    if not run.get("name"):
+        run["name"] = source.stem if isinstance(source, Path) else "run"
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -298,15 +304,22 @@ def settings() -> Iterator[tuple[str, Any, str, str]]:
             yield f"{section}.{key}", key_field.default, _type_name(key_field.annotation), key_field.description or ""
 
 
+def _content(source: Path | Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(source, Path):
+        return str(source), _read_toml(source)
+    return "config", source or {}
+
+
 def _assignments(
-    path: Path | None, overrides: Sequence[str], environment: Mapping[str, str]
+    where: str, content: Mapping[str, Any], overrides: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Any]]:
-    if path is not None:
-        for section, content in _read_toml(path).items():
-            if not isinstance(content, dict):
-                raise ConfigError(f"{path}: {section} stands outside a section; write it below one, e.g. [training]")
-            for key, value in content.items():
-                yield str(path), f"{section}.{key}", value
+    for section, values in content.items():
+        if section == "bench":
+            raise ConfigError(f"{where} is a bench file (it has a [bench] section): use `repair bench {where}`")
+        if not isinstance(values, Mapping):
+            raise ConfigError(f"{where}: {section} stands outside a section; write it below one, e.g. [training]")
+        for key, value in values.items():
+            yield where, f"{section}.{key}", value
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
         if name != variable and "__" in name:

@@ -250,7 +250,23 @@ class ChatModel(Protocol):
 
 
 __all__ = [
-    "Array", "Case", "ChatModel", "DualEncoder", "ErrorType", "FloatArray", "ImageEditor", "ImageItem", "Instructor",
-    "Item", "PairSource", "Plan", "Planner", "Reply", "TextEditor", "TextItem", "TrainableEncoder", "TruthSource",
+    "Array",
+    "Case",
+    "ChatModel",
+    "DualEncoder",
+    "ErrorType",
+    "FloatArray",
+    "ImageEditor",
+    "ImageItem",
+    "Instructor",
+    "Item",
+    "PairSource",
+    "Plan",
+    "Planner",
+    "Reply",
+    "TextEditor",
+    "TextItem",
+    "TrainableEncoder",
+    "TruthSource",
     "Verifier",
 ]

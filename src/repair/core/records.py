@@ -164,10 +164,10 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """"`anchor` has this hard positive / hard negative `target`." The modalities of the two always differ.
+    """The anchor has this hard positive or hard negative, the target; the modalities of the two always differ.
 
     An image anchor's positive target is an edited caption, its negative target an original caption; likewise for a
-    caption anchor and images. `origin_key` is the unedited false positive the link comes from.
+    caption anchor and images.
     """
 
     anchor_key: str

@@ -54,9 +54,7 @@ class Registry:
             if key not in allowed:
                 raise ConfigError(f'unknown option "{key}" of {self.kind} "{name}": {suggest(key, allowed)}')
             arguments[key] = _converted(value, hints.get(key, Any), where=f'option "{key}" of {self.kind} "{name}"')
-        missing = [
-            key for key, p in signature.parameters.items() if p.default is p.empty and key not in arguments
-        ]
+        missing = [key for key, p in signature.parameters.items() if p.default is p.empty and key not in arguments]
         if missing:
             raise ConfigError(f'{self.kind} "{name}" needs the option "{missing[0]}": set it in the config file')
         return factory(**arguments)

@@ -14,6 +14,7 @@ from repair.calls.codecs import BYTES, TEXT, JsonCodec
 from repair.calls.engine import CallEngine, Outcome
 from repair.calls.flow import map_ordered
 from repair.calls.interrupt import run_interruptible
+from repair.core.errors import BadReply
 from repair.core.identity import derive_seed, hash_bytes
 from repair.core.ports import Case, ImageEditor, Instructor, Plan, Planner, Reply, TextEditor, Verifier
 from repair.core.progress import Advance, Progress
@@ -31,6 +32,7 @@ class Asker:
 
     engine: CallEngine
     seed: int
+    concurrency: int  # items under way at once
 
     async def verdict(self, case: Case, verifier: Verifier, *, task: str = verification.TASK) -> Verdict:
         outcome = await self.engine.call(
@@ -143,28 +145,28 @@ def plan_candidates(case: Case, outcome: Outcome[Plan], *, n_edits: int) -> list
 
 
 def ask_all(
-    engine: CallEngine,
+    asker: Asker,
     function: Callable[[Item], Awaitable[Result]],
     items: Sequence[Item],
     *,
     label: str,
     progress: Progress,
 ) -> list[Result]:
-    """`function` of every item, in order, as many at once as the engine allows; Ctrl-C drains."""
+    """`function` of every item, results in order, `asker.concurrency` under way at once; Ctrl-C drains."""
     with progress.task(label, len(items)) as advance:
         draining = f"{label}: finishing the calls in flight; Ctrl-C again aborts them"
         return run_interruptible(
-            engine,
-            _collect(engine, function, items, advance),
+            asker.engine,
+            _collect(function, items, advance, concurrency=asker.concurrency),
             on_drain=lambda n: progress.say(f"{draining} ({n})"),
         )
 
 
 async def _collect(
-    engine: CallEngine, function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], advance: Advance
+    function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], advance: Advance, *, concurrency: int
 ) -> list[Result]:
     results: list[Result] = []
-    stream: AsyncIterator[Result] = map_ordered(function, items, concurrency=engine.concurrency)
+    stream: AsyncIterator[Result] = map_ordered(function, items, concurrency=concurrency)
     async with aclosing(stream) as stream:  # type: ignore[type-var]
         async for result in stream:
             results.append(result)
@@ -174,8 +176,6 @@ async def _collect(
 
 async def _checked_plan(case: Case, planner: Planner, *, n_edits: int, seed: int) -> Reply[Plan]:
     """A plan's parts pass the checks of their stages."""
-    from repair.core.errors import BadReply
-
     reply = await planner.plan(case, n_edits=n_edits, seed=seed)
     plan = reply.value
     if plan.verdict.keep == (plan.verdict.criterion is not None):

@@ -25,7 +25,7 @@ class Stage:
     run: "Callable[[Any, int | None], Work]"
     settings: tuple[str, ...]
     inputs: tuple[str, ...] = ()
-    earlier_rounds: tuple[str, ...] = ()  # stages of all earlier rounds whose outputs it reads too
+    earlier: tuple[str, ...] = ()  # stages of all earlier rounds whose outputs it reads too
     base: tuple[str, ...] = ()  # run-level stages whose outputs it reads
 
 

@@ -4,11 +4,11 @@ from repair.core.registry import Registry
 
 SOURCES = Registry("data source")
 SOURCES.add("world", "repair.world.source:WorldSource", "a drawn world whose truth is known exactly (the demo)")
-SOURCES.add("jsonl", "repair.data.jsonl:JsonlSource", "one JSON row an image, with its captions")
-SOURCES.add("csv", "repair.data.csv:CsvSource", "a CSV or TSV table of images and captions")
-SOURCES.add("karpathy", "repair.data.karpathy:KarpathySource", "Karpathy's split files of Flickr8k/30k and COCO")
-SOURCES.add("coco", "repair.data.coco:CocoSource", "COCO captions_*.json")
-SOURCES.add("folder", "repair.data.folder:FolderSource", "a folder of images, each with a .txt of captions beside it")
+SOURCES.add("jsonl", "repair.data.jsonl:jsonl_source", "one JSON row an image, with its captions")
+SOURCES.add("csv", "repair.data.csv:csv_source", "a CSV or TSV table of images and captions")
+SOURCES.add("karpathy", "repair.data.karpathy:karpathy_source", "Karpathy's split files of Flickr8k/30k and COCO")
+SOURCES.add("coco", "repair.data.coco:coco_source", "COCO captions_*.json")
+SOURCES.add("folder", "repair.data.folder:folder_source", "a folder of images, each with a .txt of captions beside it")
 
 ENCODERS = Registry("encoder")
 ENCODERS.add("small", "repair.encoders.small:small", "the world's two-tower encoder, about 1M parameters")

@@ -16,6 +16,7 @@ from repair.core.errors import ConfigError
 from repair.core.ports import ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
 from repair.core.progress import Progress
 from repair.pipeline import registries
+from repair.pipeline.asking import Asker
 from repair.pipeline.catalogue import Catalogue, build_catalogue
 from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
@@ -60,7 +61,12 @@ class Workbench:
     @cached_property
     def source(self) -> PairSource:
         section = self.config.data
-        source: PairSource = registries.SOURCES.build(section.source, options=section.options)
+        source: PairSource = registries.SOURCES.build(
+            section.source,
+            options=section.options,
+            cache=self.config.cache_path(),
+            n_workers=self.config.run.n_workers,
+        )
         return source
 
     @cached_property
@@ -184,6 +190,10 @@ class Workbench:
             max_failed_rate=calls.max_failed_rate,
             progress=progress,
         )
+
+    def asker(self) -> Asker:
+        """Asks backends through a new engine; one for each stage, so that each counts its own failures."""
+        return Asker(self.engine(), self.config.run.seed, self.config.calls.concurrency)
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,194 @@
+"""Several variants of one config over several seeds, compared on the same test items.
+
+A bench file is a config with one more section:
+
+    [bench]
+    seeds = [0, 1, 2]
+    seed_settings = ["run.seed", "data.options.seed"]     # what a seed sets; default: run.seed
+    baseline = "vanilla"                                  # what the others are compared with
+    split = "test"                                        # default: data.test_split
+
+    [bench.variants]
+    repair = []                                           # settings on top of the file's, as after --set
+    vanilla = ["training.loss=vanilla"]
+
+Runs of one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own
+and resumes like any other; the table is made from the folders alone.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repair.config import Config, load_config
+from repair.core.errors import ConfigError, suggest
+from repair.core.progress import Progress
+from repair.core.records import Direction
+from repair.numerics import statistics
+from repair.store.files import write_json
+
+_KEYS = frozenset({"seeds", "seed_settings", "baseline", "split", "variants", "paper"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a bench file asks for."""
+
+    name: str
+    folder: Path
+    seeds: tuple[int, ...]
+    baseline: str
+    split: str
+    configs: Mapping[tuple[str, int], Config]  # by variant and seed
+    paper: Mapping[str, str]  # what the paper reports of a variant, as text
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(variant for variant, _ in self.configs))
+
+
+def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
+    """Read a bench file. Raises ConfigError naming what is wrong with its [bench] section or any variant's settings."""
+    section, base = _split_file(path)
+    unknown = sorted(set(section) - _KEYS)
+    if unknown:
+        raise ConfigError(f'{path}: unknown setting "bench.{unknown[0]}": {suggest(unknown[0], _KEYS)}')
+    seeds = _seeds(path, section.get("seeds", [0, 1, 2]))
+    variants: dict[str, list[str]] = section.get("variants") or {}
+    if len(variants) < 2:
+        raise ConfigError(f"{path}: [bench.variants] needs two variants or more, each a list of settings")
+    baseline = section.get("baseline", next(iter(variants)))
+    if baseline not in variants:
+        raise ConfigError(f'{path}: bench.baseline "{baseline}": {suggest(str(baseline), variants)}')
+    root = load_config(base, overrides=overrides)
+    folder = Path(root.run.folder) / path.stem
+    configs = {}
+    for variant, changes in variants.items():
+        for seed in seeds:
+            places = [
+                f"run.folder={folder}",
+                f"run.name={variant}-seed-{seed}",
+                f"run.calls={folder}/calls-seed-{seed}",
+                f"run.cache={root.cache_path()}",
+            ]
+            seeded = [f"{name}={seed}" for name in section.get("seed_settings", ["run.seed"])]
+            configs[variant, seed] = load_config(base, overrides=[*overrides, *seeded, *changes, *places])
+    return Plan(
+        name=path.stem,
+        folder=folder,
+        seeds=tuple(seeds),
+        baseline=str(baseline),
+        split=section.get("split", root.data.test_split),
+        configs=configs,
+        paper=section.get("paper", {}),
+    )
+
+
+def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress) -> dict[str, Any]:
+    """Run what is not finished, then compare. Also written to `bench.json` in the bench's folder."""
+    from repair.pipeline.run import run_pipeline
+
+    plan = load_plan(path, overrides)
+    for seed in plan.seeds:  # all variants of a seed before the next seed: a bench cut short is a smaller bench
+        for variant in plan.variants:
+            progress.say(f"bench: {variant}, seed {seed}")
+            run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
+    table = compare(plan)
+    write_json(plan.folder / "bench.json", table)
+    return table
+
+
+def compare(plan: Plan) -> dict[str, Any]:
+    """Rows of metrics by variant, and each variant's difference to the baseline with its interval over seeds."""
+    scores = {
+        (variant, seed): _scores(config, plan.split, config.pipeline.rounds - 1)
+        for (variant, seed), config in plan.configs.items()
+    }
+    rows = [_row("base", [_scores(plan.configs[plan.baseline, s], plan.split, None) for s in plan.seeds], None)]
+    reference = [scores[plan.baseline, seed] for seed in plan.seeds]
+    for variant in plan.variants:
+        of_variant = [scores[variant, seed] for seed in plan.seeds]
+        rows.append(_row(variant, of_variant, None if variant == plan.baseline else reference))
+        rows[-1]["paper"] = plan.paper.get(variant, "")
+    return {"bench": plan.name, "baseline": plan.baseline, "split": plan.split, "seeds": list(plan.seeds), "rows": rows}
+
+
+def bench_lines(table: Mapping[str, Any]) -> list[str]:
+    """The table as text: percent, mean over seeds ± half the 95 % interval; differences to the baseline in points."""
+    metrics = [name for name in table["rows"][0]["mean"] if name.endswith("R@1") or name == "mean R@1"]
+    head = f"{'variant':<18}" + "".join(f"{name:>16}" for name in metrics) + f"{'Δ mean R@1 (95 %)':>26}  paper"
+    lines = [
+        f"{table['bench']}: {table['split']} split, {len(table['seeds'])} seeds, against {table['baseline']}",
+        head,
+    ]
+    for row in table["rows"]:
+        cells = "".join(f"{100 * row['mean'][name]:>16.2f}" for name in metrics)
+        difference = row["difference"].get("mean R@1") if row["difference"] else None
+        shown = ""
+        if difference:
+            shown = f"{100 * difference['mean']:+.2f}"
+            if difference["low"] is not None:
+                shown += f" [{100 * difference['low']:+.2f}, {100 * difference['high']:+.2f}]"
+        lines.append(f"{row['variant']:<18}{cells}{shown:>26}  {row.get('paper', '')}")
+    return lines
+
+
+def _row(variant: str, scores: list[dict[str, float]], reference: list[dict[str, float]] | None) -> dict[str, Any]:
+    names = list(scores[0])
+    row: dict[str, Any] = {
+        "variant": variant,
+        "mean": {name: float(np.mean([s[name] for s in scores])) for name in names},
+        "seeds": {name: [s[name] for s in scores] for name in names},
+        "difference": {},
+    }
+    if reference is not None:
+        for name in names:
+            row["difference"][name] = _difference([r[name] for r in reference], [s[name] for s in scores])
+    return row
+
+
+def _difference(reference: list[float], values: list[float]) -> dict[str, Any]:
+    """Paired over seeds: t-interval and t-test; without an interval if there is one seed only."""
+    combined = statistics.paired_seeds(reference, values)
+    return {**asdict(combined), "seeds": [v - r for v, r in zip(values, reference, strict=True)]}
+
+
+def _scores(config: Config, split: str, round: int | None) -> dict[str, float]:
+    name = "base" if round is None else f"round-{round}"
+    path = config.run_path() / "evaluation" / f"{name}.json"
+    facts = json.loads(path.read_text(encoding="utf-8"))["splits"][split]
+    scores: dict[str, float] = {}
+    for direction in Direction:
+        for metric, value in facts[str(direction)]["metrics"].items():
+            scores[f"{direction.short} {metric}"] = value["value"] if isinstance(value, dict) else value
+    for kind in ("R@1", "true R@1"):
+        both = [scores[f"{d.short} {kind}"] for d in Direction if f"{d.short} {kind}" in scores]
+        if len(both) == len(Direction):
+            scores["mean R@1" if kind == "R@1" else "mean true R@1"] = sum(both) / len(both)
+    return scores
+
+
+def _split_file(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such bench file; configs/bench-world.toml is one") from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not a readable TOML file: {error}") from None
+    section = content.pop("bench", None)
+    if not isinstance(section, dict):
+        raise ConfigError(f"{path}: a bench file needs a [bench] section; configs/bench-world.toml is one")
+    return section, content
+
+
+def _seeds(path: Path, seeds: Any) -> list[int]:
+    if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
+        raise ConfigError(f"{path}: bench.seeds must be a list of whole numbers from 0, not {seeds!r}")
+    if len(set(seeds)) != len(seeds):
+        raise ConfigError(f"{path}: bench.seeds names a seed twice: {seeds}")
+    return seeds

@@ -1,0 +1,133 @@
+"""Prepared inputs and embeddings of whatever a stage names: a split, or edits; through the caches."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from repair import selection
+from repair.core.errors import DataError
+from repair.core.ports import Array, FloatArray, ImageItem, TrainableEncoder
+from repair.core.records import Candidate, Direction, Failure
+from repair.data.images import decode
+from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
+from repair.pipeline.catalogue import Catalogue, image_item
+from repair.pipeline.workbench import Workbench
+
+
+class Features:
+    """What the encoder makes of items, with its weights as they stood after round `after` (None: before any)."""
+
+    def __init__(self, bench: Workbench, after: int | None) -> None:
+        self._bench = bench
+        self._after = after
+        self._prepared = PreparedCache(bench.config.cache_path(), n_workers=bench.config.run.n_workers)
+        self._embedded = EmbeddingCache(bench.config.cache_path())
+
+    @cached_property
+    def encoder(self) -> TrainableEncoder:
+        return self._bench.encoder_after(self._after)
+
+    # ------------------------------------------------------------------------------------------ a split
+
+    def prepared_images(self, catalogue: Catalogue) -> Array:
+        return self._prepare_images(_items(self._bench, catalogue), label=f"images: {catalogue.split}")
+
+    def prepared_texts(self, catalogue: Catalogue) -> Array:
+        return self._prepare_texts(catalogue.texts, label=f"captions: {catalogue.split}")
+
+    def embeddings(self, catalogue: Catalogue) -> tuple[FloatArray, FloatArray]:
+        """(n_images, dim) and (n_captions, dim), unit rows, in the catalogue's order."""
+        image_keys = [item.content_hash for item in _items(self._bench, catalogue)]
+        images = self._embedded.images(self.encoder, image_keys, self.prepared_images(catalogue))
+        text_keys = [text_key(text) for text in catalogue.texts]
+        return images, self._embedded.texts(self.encoder, text_keys, self.prepared_texts(catalogue))
+
+    # ------------------------------------------------------------------------------------------ edits
+
+    def prepared_edited_images(self, keys: Sequence[str]) -> Array:
+        """Edited images by content hash. Raises DataError if one cannot be decoded."""
+        return self._prepare_images([self._edited(key) for key in keys], label="edited images")
+
+    def prepared_edited_texts(self, texts: Sequence[str]) -> Array:
+        return self._prepare_texts(texts, label="edited captions")
+
+    def measure(self, failures: Sequence[Failure], candidates: Sequence[Candidate]) -> selection.Measures:
+        """What selection needs to know of each candidate; NaN for those that do not exist or cannot be read."""
+        images, texts = self.embeddings(self._bench.train)
+        edits = self._edit_embeddings(candidates)
+        by_id = {failure.failure_id: failure for failure in failures}
+        query, false_positive, edited = (np.full((len(candidates), images.shape[1]), np.nan, np.float32) for _ in "123")
+        for row, candidate in enumerate(candidates):
+            failure = by_id[candidate.failure_id]
+            if failure.direction is Direction.IMAGE_TO_TEXT:
+                query[row] = images[self._bench.train.image_row[failure.query_id]]
+                false_positive[row] = texts[self._bench.train.caption_row[failure.false_positive_id]]
+            else:
+                query[row] = texts[self._bench.train.caption_row[failure.query_id]]
+                false_positive[row] = images[self._bench.train.image_row[failure.false_positive_id]]
+            if candidate.key in edits:
+                edited[row] = edits[candidate.key]
+        return selection.measure(query=query, false_positive=false_positive, candidate=edited)
+
+    def _edit_embeddings(self, candidates: Sequence[Candidate]) -> dict[str, FloatArray]:
+        texts = {c.key: c.text for c in candidates if c.key is not None and c.text is not None}
+        images = self.readable({c.key for c in candidates if c.key is not None and c.text is None})
+        found: dict[str, FloatArray] = {}
+        if texts:
+            prepared = self.prepared_edited_texts(list(texts.values()))
+            found.update(zip(texts, self._embedded.texts(self.encoder, list(texts), prepared), strict=True))
+        if images:
+            embedded = self._embedded.images(self.encoder, images, self.prepared_edited_images(images))
+            found.update(zip(images, embedded, strict=True))
+        return found
+
+    def readable(self, keys: set[str]) -> list[str]:
+        """Those of the edited images that are there and decode, sorted."""
+        good = []
+        for key in sorted(keys):
+            try:
+                decode(self._edited(key).read(), where=f"edited image {key}")
+            except DataError as error:
+                self._bench.progress.say(f"select: {error}")
+                continue
+            good.append(key)
+        return good
+
+    # ------------------------------------------------------------------------------------------ one by one
+
+    def _edited(self, key: str) -> ImageItem:
+        return ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(self._bench, key))
+
+    def _prepare_images(self, items: Sequence[ImageItem], *, label: str) -> Array:
+        with self._bench.progress.task(label, len(items)) as advance:
+            encoder = self._bench.plain_encoder
+            return self._prepared.images(encoder, items, decode=decode, progress=_steps(advance))
+
+    def _prepare_texts(self, texts: Sequence[str], *, label: str) -> Array:
+        with self._bench.progress.task(label, len(texts)) as advance:
+            return self._prepared.texts(self._bench.plain_encoder, texts, progress=_steps(advance))
+
+
+def edited_bytes(bench: Workbench, key: str) -> bytes:
+    """The bytes of an edited image. Raises DataError if they are gone."""
+    data = bench.blobs.get(key)
+    if data is None:
+        raise DataError(f"edited image {key} is not in {bench.blobs.path}: run `repair edit` again")
+    return data
+
+
+def _items(bench: Workbench, catalogue: Catalogue) -> list[ImageItem]:
+    return [image_item(catalogue, bench.source, row) for row in range(len(catalogue.image_ids))]
+
+
+def _steps(advance: Callable[..., None]) -> Callable[[int, int], None]:
+    """From "so many rows computed so far" to "so many more"."""
+    seen = 0
+
+    def progress(n_done: int, n_all: int) -> None:  # noqa: ARG001
+        nonlocal seen
+        advance(n_done - seen)
+        seen = n_done
+
+    return progress
