@@ -120,3 +120,10 @@ def test_any_order_gives_the_same_links_and_caps_hold(pairs, cap, seed):
     everything = build_links(repairs, texts=TEXTS, max_positives=None, max_negatives=None, seed=seed)
     assert set(found.links) <= set(everything.links)
     assert found.summary.n_dropped == len(everything.links) - len(found.links)
+
+
+def test_a_full_anchor_still_takes_another_link_to_a_target_it_has():
+    repairs = [repair("r", "i1", "t5", edit="b2:e"), repair("s", "t5", "i1", edit="b2:x")]
+    found = build_links(repairs, texts=TEXTS, max_positives=1, max_negatives=1)
+    assert found.summary.n_dropped == 0
+    assert len(found.links) == 6

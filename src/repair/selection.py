@@ -121,13 +121,8 @@ def select(
         noop_cosine=noop_cosine,
         accepted=accepted or {},
     )
-    merit: Mapping[str, npt.NDArray[Any]] = {
-        "closest": taken.closeness,
-        "best_gain": taken.gain,
-        "first": np.zeros(len(group)),
-    }
     valid = np.array([reason is None for reason in rejected], dtype=bool)
-    chosen = _choose(group, index, merit[rule], valid, len(failures))
+    chosen = _choose(group, index, _merit(taken, rule), valid, len(failures))
     scored = tuple(_scored(c, taken, row, rejected[row]) for row, c in enumerate(candidates))
     bounds = np.searchsorted(group, np.arange(len(failures) + 1))
     repairs = tuple(
@@ -202,6 +197,12 @@ def _rejections(
                 reason = Rejection.REFUSED
         out.append(reason)
     return out
+
+
+def _merit(measures: Measures, rule: Rule) -> npt.NDArray[Any]:
+    if rule == "first":
+        return np.zeros(len(measures.gain))
+    return measures.closeness if rule == "closest" else measures.gain
 
 
 def _choose(
