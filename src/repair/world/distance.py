@@ -25,6 +25,12 @@ def n_stated(phrase: Phrase) -> int:
     return 1 + (phrase.quantity != "a") + sum(fact is not None for fact in (phrase.colour, phrase.size, phrase.action))
 
 
+def n_told(claim: Claim) -> int:
+    """The facts of a claim."""
+    links = sum(relation is not None for relation in claim.relations)
+    return sum(map(n_stated, claim.phrases)) + links + (claim.setting is not None)
+
+
 def caption_distance(a: Claim, b: Claim) -> int:
     """The fewest facts to change, drop or add to get from `a` to `b`.
 

@@ -24,7 +24,8 @@ from repair.world.vocabulary import COLOURS
 SUPERSAMPLING = 4
 TILE = 1.7  # side of a thing's tile, in cells
 _HEIGHTS = {"small": 0.66, "big": 1.06}  # of a cell
-_FIRST_ROW, _ROW_STEP = 1.1, 0.93  # where rows stand, in cells from the top
+# Where the things of column 0 and row 0 stand, in cells from the left and from the top, and how far the next are.
+_FIRST_COLUMN, _FIRST_ROW, _STEP = 0.56, 1.1, 0.94
 _HUE_NOISE = 0.012
 _TONE_NOISE = 0.06
 _TEXTURE = 7.0  # standard deviation of pixel noise, of 255
@@ -113,7 +114,7 @@ def _foot(scene: Scene, index: int, resting: dict[int, int]) -> tuple[float, flo
         below = scene.things[resting[index]]
         x, y = _foot(scene, resting[index], resting)
         return x + 0.5 * jx, y - SEAT_HEIGHTS[below.kind] * _HEIGHTS[below.size]
-    return thing.place.column + 0.5 + jx, _FIRST_ROW + _ROW_STEP * thing.place.row - abs(jy)
+    return _FIRST_COLUMN + _STEP * thing.place.column + jx, _FIRST_ROW + _STEP * thing.place.row - abs(jy)
 
 
 def _tile(scene: Scene, index: int, resting: dict[int, int], size: int) -> tuple[Image.Image, tuple[int, int]]:
