@@ -1,0 +1,214 @@
+"""For one wrong claim of a caption: the ways to put it right, each taken from what was really seen."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from repair.backends.lexical.analysis import Analysis, Thing
+from repair.backends.lexical.frames import optional_part, start_of_relation
+from repair.backends.lexical.judging import Finding, Status, totals
+from repair.backends.lexical.lexicon import PERSON, Lexicon, Match, lexicon
+from repair.backends.lexical.phrases import renumber, swap_noun, swap_phrase, swap_subjects, words_of
+from repair.backends.lexical.predicates import predicate_changes
+from repair.backends.lexical.splicing import Change
+from repair.core.records import ErrorType
+
+_REMOVAL = 2.0  # what a removal costs beyond its words: a change keeps more of the caption than a hole does
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    changes: tuple[Change, ...]
+
+    @property
+    def cost(self) -> float:
+        """Words touched: the longer of old and new for a replacement, old plus a penalty for a removal."""
+        return sum(
+            max(change.last - change.first + 1, len(change.text.split()))
+            if change.text
+            else change.last - change.first + 1 + _REMOVAL
+            for change in self.changes
+        )
+
+
+def operations(caption: Analysis, finding: Finding, evidence: Sequence[Analysis]) -> list[Operation]:
+    """Distinct operations for a wrong finding, those by the first evidence caption first; [] if there is none."""
+    words = lexicon()
+    if finding.aspect is ErrorType.ATTRIBUTE:
+        found = _attribute(caption, finding, evidence, words)
+    elif finding.aspect is ErrorType.COUNT:
+        found = _count(caption, finding, evidence, words)
+    elif finding.aspect is ErrorType.RELATION:
+        found = _relation(caption, finding)
+    elif caption.tokens[finding.token].pos == "VERB":
+        found = _action(caption, finding, evidence)
+    else:
+        found = _object(caption, finding, evidence, words)
+    kept = dict.fromkeys(Operation(tuple(sorted(changes))) for changes in found if changes)
+    return list(kept)
+
+
+def _remove(caption: Analysis, token: int) -> Iterator[list[Change]]:
+    part = optional_part(caption, token)
+    if part is not None:
+        yield [Change(*part, "")]
+
+
+# ------------------------------------------------------------------------------------------- objects
+
+
+def _object(
+    caption: Analysis, finding: Finding, evidence: Sequence[Analysis], words: Lexicon
+) -> Iterator[list[Change]]:
+    thing = caption.thing_at(finding.token)
+    if thing is None:
+        return
+    for seen in evidence:
+        other = _counterpart(caption, thing, seen, words)
+        if other is not None:
+            yield swap_noun(caption, thing, seen, other)
+            yield swap_phrase(caption, thing, seen, other)
+        if thing.is_subject:
+            yield swap_subjects(caption, seen)
+    if not thing.is_subject:
+        for seen in evidence:
+            yield from _setting(caption, thing, seen, words)
+    yield from _remove(caption, thing.top)
+    governor = caption.tokens[thing.top].head
+    if caption.tokens[thing.top].dep in ("dobj", "pobj", "attr") and caption.tokens[governor].pos == "VERB":
+        for seen in evidence:
+            yield from predicate_changes(caption, governor, seen)
+
+
+def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) -> Thing | None:
+    """The thing seen that stands where `thing` stands: of the same kind, else of the same role; not one said already."""
+    others = [other for other in caption.things if other is not thing]
+    free = [
+        candidate
+        for candidate in seen.things
+        if candidate.noun not in words.light_nouns
+        and not any(words.relate(other.noun, candidate.noun) >= Match.NARROWER for other in others)
+    ]
+    akin = [candidate for candidate in free if words.shared_kind(thing.noun, candidate.noun) is not None]
+    akin.sort(key=lambda candidate: candidate.is_subject != thing.is_subject)  # stable
+    if akin:
+        return akin[0]
+    if thing.is_subject:
+        return next((candidate for candidate in free if candidate.is_subject), None)
+    return next((candidate for candidate in free if _same_slot(caption, thing, seen, candidate, words)), None)
+
+
+def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing, words: Lexicon) -> bool:
+    """Whether both are objects of the same verb, or of the same preposition of the same verb."""
+    mine, theirs = caption.tokens[thing.top], seen.tokens[other.top]
+    if mine.dep != theirs.dep or mine.dep not in ("dobj", "pobj"):
+        return False
+    one, two = caption.tokens[mine.head], seen.tokens[theirs.head]
+    if mine.dep == "pobj":
+        if one.lower != two.lower:
+            return False
+        one, two = caption.tokens[one.head], seen.tokens[two.head]
+    if one.pos != "VERB" or two.pos != "VERB":
+        return False
+    return words.verb(one.lemma) == words.verb(two.lemma)
+
+
+def _setting(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) -> Iterator[list[Change]]:
+    """Where it happens: one "in the snow" for another "on a beach", preposition and all."""
+    if not _is_setting(thing.noun, words) or caption.tokens[thing.top].dep != "pobj":
+        return
+    for relation in seen.relations:
+        other = seen.things[relation.target]
+        if _is_setting(other.noun, words) and other.noun not in caption.words:
+            mine, theirs = start_of_relation(caption, thing), start_of_relation(seen, other)
+            if mine < thing.first and theirs < other.first:
+                yield [Change(mine, thing.last, words_of(seen, theirs, other.last))]
+
+
+def _is_setting(noun: str, words: Lexicon) -> bool:
+    return not words.settings.isdisjoint(words.kinds(noun))
+
+
+# -------------------------------------------------------------------------------------------- counts
+
+
+def _count(
+    caption: Analysis, finding: Finding, evidence: Sequence[Analysis], words: Lexicon
+) -> Iterator[list[Change]]:
+    thing = next((t for t in caption.things if t.first == finding.token), None)
+    if thing is None:
+        return
+    mine = [t for t in caption.things if _one_class(t, thing, words)]
+    for seen in evidence:
+        theirs = [other for other in seen.things if _one_class(other, thing, words)]
+        if len(mine) == 1 and len(theirs) == 1:
+            yield renumber(caption, thing, seen, theirs[0])
+        if thing.is_subject and theirs and theirs[0].is_subject:
+            yield swap_subjects(caption, seen)
+    wanted = _fewest(evidence, thing, words)
+    if wanted is not None and wanted < len(mine):
+        for other in mine[1:]:
+            yield from _remove(caption, other.top)
+
+
+def _one_class(one: Thing, other: Thing, words: Lexicon) -> bool:
+    if words.is_person(one.noun) or words.is_person(other.noun):
+        return words.is_person(one.noun) and words.is_person(other.noun)
+    return words.relate(one.noun, other.noun) >= Match.NARROWER
+
+
+def _fewest(evidence: Sequence[Analysis], thing: Thing, words: Lexicon) -> int | None:
+    name = PERSON if words.is_person(thing.noun) else None
+    found = [
+        low
+        for seen in evidence
+        for key, (low, _, first) in totals(seen, words).items()
+        if key == name or (name is None and _one_class(first, thing, words))
+    ]
+    return min(found, default=None)
+
+
+# ------------------------------------------------------------------- attributes, relations and actions
+
+
+def _attribute(
+    caption: Analysis, finding: Finding, evidence: Sequence[Analysis], words: Lexicon
+) -> Iterator[list[Change]]:
+    thing = next((t for t in caption.things if any(x.token == finding.token for x in t.traits)), None)
+    if thing is None:
+        return
+    kinds = {trait.attribute.kind for trait in thing.traits if trait.token == finding.token}
+    run = _run(thing, kinds)
+    if finding.status is Status.CONTRADICTED:
+        for seen in evidence:
+            for other in seen.things:
+                theirs = _run(other, kinds)
+                if theirs is not None and run is not None and words.relate(thing.noun, other.noun) >= Match.NARROWER:
+                    yield [Change(*run, words_of(seen, *theirs))]
+    token, lower = finding.token, [t.lower for t in caption.tokens]
+    if token - 1 >= thing.first and lower[token - 1] in ("and", ",", "-"):
+        yield [Change(token - 1, token, "")]
+    elif token + 1 < thing.head and lower[token + 1] in ("and", ",", "-"):
+        yield [Change(token, token + 1, "")]
+    else:
+        yield [Change(token, token, "")]
+
+
+def _run(thing: Thing, kinds: set[str]) -> tuple[int, int] | None:
+    """The tokens from the first to the last attribute of some kinds: "red and white"."""
+    tokens = [trait.token for trait in thing.traits if trait.attribute.kind in kinds and trait.token < thing.head]
+    return (min(tokens), max(tokens)) if tokens else None
+
+
+def _relation(caption: Analysis, finding: Finding) -> Iterator[list[Change]]:
+    if " " not in finding.evidence and " " not in finding.claim and finding.evidence:
+        yield [Change(finding.token, finding.token, finding.evidence)]
+    yield from _remove(caption, finding.token)
+
+
+def _action(caption: Analysis, finding: Finding, evidence: Sequence[Analysis]) -> Iterator[list[Change]]:
+    for seen in evidence:
+        yield from predicate_changes(caption, finding.token, seen)
+    if caption.tokens[finding.token].dep != "ROOT":
+        yield from _remove(caption, finding.token)
+
+

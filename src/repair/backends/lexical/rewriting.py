@@ -1,0 +1,145 @@
+"""The search for small rewrites of a caption that leave nothing wrong in it.
+
+A small beam: in each state the most important wrong claim is put right in every way `operations` knows, and the result
+is judged anew, so that a changed subject has its attributes and actions checked as its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repair.backends.lexical.agreement import agree_pronouns
+from repair.backends.lexical.analysis import Analysis
+from repair.backends.lexical.judging import Finding, Status, judge
+from repair.backends.lexical.operations import operations
+from repair.backends.lexical.parsing import analyse, warm
+from repair.backends.lexical.splicing import splice
+from repair.core.records import ErrorType
+from repair.core.texts import folded
+
+BEAM_WIDTH = 4
+MAX_STEPS = 6
+_DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather"})
+_LOOSE_ENDS = frozenset({"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their"})
+_CLUMSY = 4.0  # what a sign of bad grammar costs, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A rewritten caption. `n_wrong`: claims that are still wrong; `cost`: words touched, see `Operation.cost`."""
+
+    text: str
+    n_wrong: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    caption: Analysis
+    cost: float
+    unsolved: frozenset[str]  # claims that no operation puts right
+
+
+def wrong_findings(caption: Analysis, findings: Sequence[Finding]) -> list[Finding]:
+    """What an edit must put right, most important first: subjects, their number, what they do, then as they come.
+
+    Contradicted and unmentioned claims; of attributes that nobody mentions only those that an observer would (a
+    colour, not "young"). If there are none, the claims that are merely possible.
+    """
+    wrong = [
+        f
+        for f in findings
+        if f.status is Status.CONTRADICTED
+        or (f.status is Status.UNMENTIONED and (f.aspect is not ErrorType.ATTRIBUTE or _is_plain(caption, f)))
+    ]
+    if not wrong:
+        wrong = [f for f in findings if f.status is Status.POSSIBLE]
+    return sorted(wrong, key=_importance)  # stable
+
+
+def _is_plain(caption: Analysis, finding: Finding) -> bool:
+    return any(
+        trait.token == finding.token and trait.attribute.kind in _DROPPED_IF_UNMENTIONED
+        for thing in caption.things
+        for trait in thing.traits
+    )
+
+
+def _importance(finding: Finding) -> int:
+    if not finding.is_central:
+        return 3
+    return {ErrorType.OBJECT: 0, ErrorType.COUNT: 1, ErrorType.ACTION: 2}.get(finding.aspect, 3)
+
+
+def rewrites(text: str, evidence_texts: Sequence[str]) -> list[Rewrite]:
+    """Rewrites of `text`, best first: fewest wrong claims, then least touched, then by the evidence's order.
+
+    Never `text` itself nor one of the evidence captions, as `core.texts.folded` compares. Deterministic.
+    """
+    evidence = [analyse(caption) for caption in evidence_texts]
+    beam = [_State(analyse(text), 0.0, frozenset())]
+    finished: dict[str, Rewrite] = {}
+    seen = {text}
+    for _ in range(MAX_STEPS):
+        grown: list[_State] = []
+        for state in beam:
+            grown.extend(_step(state, evidence, finished, seen))
+        beam = sorted(grown, key=lambda state: (_n_wrong(state, evidence) * 2 + state.cost, state.cost))[:BEAM_WIDTH]
+        if not beam:
+            break
+    for state in beam:
+        _finish(state, _n_wrong(state, evidence), finished)
+    barred = {folded(caption) for caption in (text, *evidence_texts)}
+    found = [rewrite for rewrite in finished.values() if folded(rewrite.text) not in barred]
+    return sorted(found, key=lambda rewrite: (rewrite.n_wrong, rewrite.cost))  # stable
+
+
+def _step(
+    state: _State, evidence: Sequence[Analysis], finished: dict[str, Rewrite], seen: set[str]
+) -> list[_State]:
+    """The states after putting right the first wrong claim that can be; a state without one is finished."""
+    wrong = wrong_findings(state.caption, judge(state.caption, evidence))
+    left = [finding for finding in wrong if _key(finding) not in state.unsolved]
+    for finding in left:
+        grown = []
+        options = [
+            (changed, operation.cost)
+            for operation in operations(state.caption, finding, evidence)
+            if (changed := splice(state.caption, operation.changes)) is not None
+        ]
+        warm(changed for changed, _ in options)
+        for changed, cost in options:
+            if changed in seen:
+                continue
+            seen.add(changed)
+            grown.append(_State(analyse(changed), state.cost + cost, state.unsolved))
+        if grown:
+            return grown
+        state = _State(state.caption, state.cost, state.unsolved | {_key(finding)})
+    _finish(state, len(wrong), finished)
+    return []
+
+
+def _key(finding: Finding) -> str:
+    return f"{finding.aspect}:{finding.claim.lower()}"
+
+
+def _n_wrong(state: _State, evidence: Sequence[Analysis]) -> int:
+    return len(wrong_findings(state.caption, judge(state.caption, evidence)))
+
+
+def _finish(state: _State, n_wrong: int, finished: dict[str, Rewrite]) -> None:
+    text = agree_pronouns(state.caption)
+    rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state.caption))
+    known = finished.get(folded(text))
+    if known is None or (rewrite.n_wrong, rewrite.cost) < (known.n_wrong, known.cost):
+        finished[folded(text)] = rewrite
+
+
+def _clumsiness(caption: Analysis) -> float:
+    """Signs of bad grammar: a word twice in a row, a noun said twice, a sentence that ends in a small word."""
+    lower = [token.lower for token in caption.tokens if token.pos != "PUNCT"]
+    n_signs = sum(one == other for one, other in zip(lower, lower[1:], strict=False))
+    nouns = [token.lemma for token in caption.tokens if token.pos == "NOUN"]
+    n_signs += len(nouns) - len(set(nouns))
+    n_signs += bool(lower) and lower[-1] in _LOOSE_ENDS
+    return _CLUMSY * n_signs
