@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _data(config: Config, progress: Progress) -> Iterator[Check]:
         return
     for name in ("train_split", "val_split", "test_split"):
         split = getattr(config.data, name)
-        catalogue, failure = _try(lambda split=split: build_catalogue(source, split))
+        catalogue, failure = _try(partial(build_catalogue, source, split))
         if catalogue is None:
             yield _check("fail", f"data.{name}", failure)
             continue

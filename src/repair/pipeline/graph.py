@@ -22,7 +22,7 @@ class Stage:
     """`inputs` are stages of the same round whose outputs it reads; `settings` are sections or "section.key"."""
 
     name: str
-    run: "Callable[[Any, int | None], Work]"
+    run: "Callable[[Any, Any], Work]"  # (workbench, round)
     settings: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()  # stages of all earlier rounds whose outputs it reads too

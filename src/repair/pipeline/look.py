@@ -32,6 +32,14 @@ from repair.store.tables import read_table
 Record = TypeVar("Record")
 
 _SHOWN_GRIDS = 5
+_TABLES: dict[str, type[Any]] = {
+    "verdicts": Verdict,
+    "instructions": Instruction,
+    "candidates": Candidate,
+    "scored": ScoredCandidate,
+    "repairs": Repair,
+    "links": Link,
+}
 
 
 def run_status(path: Path) -> dict[str, Any]:
@@ -102,10 +110,7 @@ def lineage(path: Path, failure_id: str, *, images: Path | None = None) -> dict[
     texts = {pair.caption_id: pair for pair in source.pairs(config.data.train_split)}
     found: dict[str, Any] = {"run": str(path), "round": round, "failure": _plain(failure)}
     found["texts"] = _texts(failure, texts)
-    for name, record_type in (
-        ("verdicts", Verdict), ("instructions", Instruction), ("candidates", Candidate), ("scored", ScoredCandidate),
-        ("repairs", Repair), ("links", Link),
-    ):  # fmt: skip
+    for name, record_type in _TABLES.items():
         found[name] = [_plain(r) for r in _rows(folder, round, name, record_type) if r.failure_id == failure.failure_id]
     found["grids"] = _grids_of(folder, round, failure, found["repairs"])
     calls = calls_folder(folder, config)

@@ -8,7 +8,7 @@ from typing import Any
 from repair.config import Config, load_config
 from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
-from repair.pipeline import stages_repair, stages_train
+from repair.pipeline import evaluating, stages_repair, stages_train
 from repair.pipeline.graph import Stage, Work, stage_key
 from repair.pipeline.workbench import Workbench
 from repair.store.run_folder import StageState
@@ -16,7 +16,7 @@ from repair.store.run_folder import StageState
 # What belongs to no round: the model everything starts from.
 BASE = (
     Stage("fit", stages_train.fit, ("data", "encoder")),
-    Stage("eval", stages_train.evaluate, ("data", "encoder", "evaluation"), inputs=("fit",)),
+    Stage("eval", evaluating.evaluate, ("data", "encoder", "evaluation"), inputs=("fit",)),
 )
 
 _CALLS = ("calls.plan", "calls.planner", "calls.planner_options")
@@ -49,7 +49,7 @@ ROUND = (
         base=("fit",),
         earlier=("train",),
     ),
-    Stage("eval", stages_train.evaluate, ("data", "evaluation"), inputs=("train", "grids", "link")),
+    Stage("eval", evaluating.evaluate, ("data", "evaluation"), inputs=("train", "grids", "link")),
 )
 STAGE_NAMES = tuple(stage.name for stage in ROUND)
 
@@ -76,11 +76,8 @@ def run_pipeline(config: Config, *, until: str | None, reuse: bool, progress: Pr
 
 
 def summary_lines(outcome: Mapping[str, Any]) -> list[str]:
-    """One line a stage: what it did, what it dropped and why."""
-    lines = [f"run {outcome['run']}"]
-    for stage in outcome["stages"]:
-        if stage["stage"] == "eval":
-            lines += stages_train.evaluation_lines(stage["summary"])
+    """The scores before and after, and where the report is; what each stage did was said as it went."""
+    lines = [f"run {outcome['run']}", *evaluating.evaluation_lines(outcome)]
     if "report" in outcome:
         lines.append(f"report: {outcome['report']}")
     return lines
