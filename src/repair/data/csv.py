@@ -70,4 +70,4 @@ def _rows(file: Path, *, image: str, caption: str, split: str | None, delimiter:
                 split=values[split] or None if split else None,
             )
     except csv.Error as error:
-        raise DataError(f"data file {file} line {reader.line_num}: not a readable table ({error})") from error
+        raise DataError(f"data file {file} line {reader.reader.line_num}: not a readable table ({error})") from error

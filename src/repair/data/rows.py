@@ -114,7 +114,7 @@ def _row_problem(row: Row) -> str | None:
         return f"the image must be a file name, not {_shown(row.image)}"
     path = PurePosixPath(row.image)
     if path.is_absolute() or ".." in path.parts or "\0" in row.image:
-        return f'the image "{_shown(row.image)}" must be a path below the image folder'
+        return f"the image {_shown(row.image)} must be a path below the image folder"
     if row.split is not None and (not isinstance(row.split, str) or not row.split.strip()):
         return f"the split must be a name, not {_shown(row.split)}"
     return None
