@@ -98,7 +98,7 @@ def _night(pen: ImageDraw.ImageDraw, n: int, horizon: int, variant: int) -> None
     x = (0.1 + 0.22 * variant) * n
     pen.ellipse((x, 0.04 * n, x + 0.12 * n, 0.16 * n), fill=(244, 240, 200))
     for i in range(14):
-        sx, sy, r = ((i * 0.37 + variant * 0.17) % 1) * n, ((i * 0.23 + 0.02) % 0.28) * n, 0.007 * n
+        sx, sy, r = ((i * 0.37 + variant * 0.17) % 1) * n, ((i * 0.77 + 0.07) % 0.93) * horizon, 0.007 * n
         pen.ellipse((sx - r, sy - r, sx + r, sy + r), fill=(250, 250, 230))
 
 

@@ -1,11 +1,11 @@
 """What a caption says, and when it is true of a scene.
 
-A claim is a list of noun phrases, a relation (or none) between each two neighbours, and a setting (or none). A phrase has
-a quantity, a category and optionally colour, size and action. Its *extension* in a scene is the set of things that fit
-category, colour, size and action.
+A claim is a list of noun phrases, a relation (or none) between each two neighbours, and a setting (or none). A phrase
+has a quantity, a category and optionally colour, size and action. Its *extension* in a scene is the set of things that
+fit category, colour, size and action.
 
-`holds(scene, claim)` is true exactly if the setting, when stated, is the scene's, and each phrase can be given a group of
-things such that
+`holds(scene, claim)` is true exactly if the setting, when stated, is the scene's, and each phrase can be given a group
+of things such that
   - a phrase with quantity "a" gets one thing of its extension; a phrase with another quantity gets its whole
     extension, whose size is exactly 2, 3, 4 (two, three, four) or at least 2, 3 (some, several);
   - the groups of different phrases share no thing ("a person and a man" needs two people);

@@ -1,10 +1,11 @@
-"""What is wrong between an image and a caption, from either side, in words: error types, residual, scaffold, instruction.
+"""What is wrong between an image and a caption, seen from either side: error types, residual, scaffold, instruction.
 
-Both sides follow the minimal edit. `text_difference` says how the caption must change to fit the image, `image_difference`
-how the image must change to fit the caption. Error types: a noun or kind is *object*; colour, size and setting are
-*attribute*; *relation*, *action* and *count* (quantity) speak for themselves. *Hallucination* is a mention that has no
-counterpart in the image and is dropped (text side only; a thing the image lacks is *object*, as the paper's Table 16 has
-hardly any hallucination among images). A thing that changes because a counted kind is too many or too few is *count*.
+Both sides follow the minimal edit. `text_difference` says how the caption must change to fit the image,
+`image_difference` how the image must change to fit the caption. Error types: a noun or kind is *object*; colour, size
+and setting are *attribute*; *relation*, *action* and *count* (quantity) speak for themselves. *Hallucination* is a
+mention that has no counterpart in the image and is dropped (text side only; a thing the image lacks is *object*, as the
+paper's Table 16 has hardly any hallucination among images). A thing that changes because a counted kind is too many or
+too few is *count*.
 """
 
 from dataclasses import dataclass
@@ -106,8 +107,8 @@ def _text_changes(claim: Claim, wording: Wording, edit: TextEdit) -> list[_Chang
 
 
 def _phrase_changes(old: Phrase, new: Phrase, wording: Wording, i: int) -> list[_Change]:
-    noun = _noun(old)
-    changes = []
+    noun = _noun(old, wording.words.get(("noun", i)))
+    changes: list[_Change] = []
     if old.quantity != new.quantity:
         word = wording.words.get(("quantity", i), QUANTITIES[old.quantity][0])
         changes.append(_swap(ErrorType.COUNT, f"number of {noun}", word, QUANTITIES[new.quantity][0]))
@@ -115,8 +116,8 @@ def _phrase_changes(old: Phrase, new: Phrase, wording: Wording, i: int) -> list[
         was, now = getattr(old, name), getattr(new, name)
         if was != now:
             error = ErrorType.ACTION if name == "action" else ErrorType.ATTRIBUTE
-            word = wording.words.get((name, i), was) if was is not None else None
-            changes.append(_swap(error, f"{name} of {noun}", word, now))
+            said = wording.words.get((name, i), was) if was is not None else None
+            changes.append(_swap(error, f"{name} of {noun}", said, now))
     if old.category != new.category:
         changes.append(_swap(ErrorType.OBJECT, "object", noun, _noun(new)))
     return changes
@@ -256,5 +257,8 @@ def _mention(phrase: Phrase) -> str:
     return say(Claim(phrases=(phrase,)))
 
 
-def _noun(phrase: Phrase) -> str:
-    return nouns(phrase.category)[0][phrase.quantity != "a"]
+def _noun(phrase: Phrase, said: str | None = None) -> str:
+    """The noun of a mention, in the word that was `said` if it is one for it."""
+    forms = nouns(phrase.category)
+    chosen = next((pair for pair in forms if pair[0] == said), forms[0])
+    return chosen[phrase.quantity != "a"]

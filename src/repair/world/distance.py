@@ -35,7 +35,7 @@ def caption_distance(a: Claim, b: Claim) -> int:
     """The fewest facts to change, drop or add to get from `a` to `b`.
 
     The least over all order-preserving partial matchings of phrases: matched phrases count the facts they differ in,
-    unmatched ones all their facts; a relation is kept only between two neighbours that stay neighbours.
+    the others all their facts; a relation is kept only between two neighbours that stay neighbours.
     """
     setting = int(a.setting != b.setting)
     return setting + min(_matched_distance(a, b, match) for match in _ordered_matchings(len(a.phrases), len(b.phrases)))
@@ -52,7 +52,7 @@ def n_facts(thing: Thing) -> int:
 
 
 def scene_distance(a: Scene, b: Scene) -> int:
-    """The fewest facts to change, drop or add to get from `a` to `b`: the least over all partial matchings of things."""
+    """The fewest facts to change, drop or add to get from `a` to `b`: least over all partial matchings of things."""
     few, many = sorted((a.things, b.things), key=len)
     padded = (*few, *(None,) * len(many))
     best = min(

@@ -1,7 +1,7 @@
 """From scenes to pictures: anti-aliased, and each thing's pixels depend on that thing (and what it rests on) alone.
 
-Every thing is drawn on a tile of its own at 4 x the final resolution, reduced, and laid over the background; things are laid
-from the bottom row up, so that what rests on something stands before it. Jitter, hue and texture come from the
+Every thing is drawn on a tile of its own at 4 x the final resolution, reduced, and laid over the background; things are
+laid from the bottom row up, so that what rests on something stands before it. Jitter, hue and texture come from the
 thing's own noise seed and the background's, so an edit of one thing leaves all pixels outside its tile (and the tiles
 of things resting on it) as they were.
 """

@@ -1,7 +1,7 @@
 """Scenes made to fit a claim by changing as few facts as possible, found by exhaustive search with bounds.
 
-Given which things the phrases speak of, the things' own facts and their places can be settled apart: each thing takes the
-facts its phrase states and must not fall under a counted phrase it does not belong to; then as few things as
+Given which things the phrases speak of, the things' own facts and their places can be settled apart: each thing takes
+the facts its phrase states and must not fall under a counted phrase it does not belong to; then as few things as
 possible move so that the relations hold. Things are added only where a claim needs more than there are, and never
 removed: turning a surplus dog into a cat changes fewer facts.
 """
@@ -26,7 +26,7 @@ _NOWHERE = Place(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class _Assignment:
-    """Which things (indices; those past the scene's are new) each phrase speaks of, and what that costs but for moves."""
+    """Which things each phrase speaks of (indices past the scene's are new), and the facts changed but for moves."""
 
     groups: tuple[Group, ...]
     n_new: int
@@ -36,9 +36,9 @@ class _Assignment:
 def minimal_image_edit(scene: Scene, claim: Claim, *, rng: np.random.Generator) -> Scene:
     """The scene, with the fewest facts changed, of which `claim` holds; `scene` itself if it holds already.
 
-    Things keep their index and noise, so all else is drawn as before; new things come last. `rng` chooses among
-    equally small edits, of which those without new things and accidental resting come first. Raises DataError if no scene
-    of four things fits `claim`.
+    Things keep their index and noise, so all else is drawn as before; new things come last. `rng` chooses among equally
+    small edits, of which those without new things and accidental resting come first. Raises DataError if no scene of at
+    most four things fits `claim`.
     """
     if holds(scene, claim):
         return scene
@@ -160,7 +160,7 @@ def _looks(old: Look | None, wanted: Phrase | None, avoided: tuple[Phrase, ...])
 
 
 def _all_looks(old: Look | None, wanted: Phrase | None, *, free: bool) -> Iterable[Look]:
-    """Looks worth trying: stated facts as stated, others as before, unless there is no before or they must be `free`."""
+    """Looks worth trying: stated facts as stated, others as before unless new or, for a count's sake, `free`."""
     kinds: Iterable[str] = tuple(KINDS)
     colours: Iterable[str] = tuple(COLOURS)
     sizes: Iterable[str] = tuple(SIZES)

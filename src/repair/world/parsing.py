@@ -20,6 +20,8 @@ from repair.world.vocabulary import (
 )
 from repair.world.wording import CHAINED, OPENERS, SEPARATORS, WEARING, Wording
 
+Table = dict[tuple[str, ...], tuple[str, str]]
+
 _TOKEN = re.compile(r"[a-z]+|,")
 
 
@@ -32,7 +34,7 @@ class Said:
 
 
 def parse(text: str) -> Claim:
-    """The claim of a caption; case, spacing and a final full stop do not matter. Raises DataError outside the grammar."""
+    """The claim of a caption; case, spacing and a final full stop do not matter. Raises DataError if it has none."""
     return parse_said(text).claim
 
 
@@ -45,7 +47,7 @@ def parse_said(text: str) -> Said:
     return _Parser(text, tuple(_TOKEN.findall(plain))).caption()
 
 
-def _table(entries: dict[str, tuple[str, ...]]) -> dict[tuple[str, ...], tuple[str, str]]:
+def _table(entries: dict[str, tuple[str, ...]]) -> Table:
     """Token tuples to (canonical value, surface form), longest first."""
     rows = {tuple(form.split()): (value, form) for value, forms in entries.items() for form in forms}
     return dict(sorted(rows.items(), key=lambda row: -len(row[0])))
@@ -62,8 +64,8 @@ _SEPARATORS = _table({form: (form,) for form in SEPARATORS})
 _CHAINED = _table({form: (form,) for form in CHAINED})
 _WEARING = _table({form: (form,) for form in WEARING})
 _VERBS = _table({form: (form,) for form in ("is", "are")})
-_SINGULARS = {(one,): (category, one) for category in CATEGORIES for one, _ in nouns(category)}
-_PLURALS = {(many,): (category, one) for category in CATEGORIES for one, many in nouns(category)}
+_SINGULARS: Table = {(one,): (category, one) for category in CATEGORIES for one, _ in nouns(category)}
+_PLURALS: Table = {(many,): (category, one) for category in CATEGORIES for one, many in nouns(category)}
 
 
 @dataclass(slots=True)
@@ -138,7 +140,7 @@ class _Parser:
             del self.words["wearing", i]
         return None
 
-    def _take(self, what: str, i: int, table: dict[tuple[str, ...], tuple[str, str]]) -> str | None:
+    def _take(self, what: str, i: int, table: Table) -> str | None:
         for tokens, (value, form) in table.items() if len(table) < 20 else self._candidates(table):
             if self.tokens[self.at : self.at + len(tokens)] == tokens:
                 self.at += len(tokens)
@@ -146,9 +148,7 @@ class _Parser:
                 return value
         return None
 
-    def _candidates(
-        self, table: dict[tuple[str, ...], tuple[str, str]]
-    ) -> list[tuple[tuple[str, ...], tuple[str, str]]]:
+    def _candidates(self, table: Table) -> list[tuple[tuple[str, ...], tuple[str, str]]]:
         """Large tables hold single words only: look the word up."""
         key = self.tokens[self.at : self.at + 1]
         return [(key, table[key])] if key in table else []

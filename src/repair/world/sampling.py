@@ -1,7 +1,7 @@
-"""Seeded scenes with the correlations of a photo collection: things keep company, have usual colours, and come in series.
+"""Seeded scenes with the correlations of a photo collection: things keep company, have usual colours, come in series.
 
-A *theme* is a scene that many images vary by one to three facts (other colour, other action, places swapped, a thing more
-or less), as photos of one event do: this is where near misses come from.
+A *theme* is a scene that many images vary by one to three facts (other colour, other action, places swapped, a thing
+more or less), as photos of one event do: this is where near misses come from.
 """
 
 from bisect import bisect

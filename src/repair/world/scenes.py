@@ -3,9 +3,9 @@
 The facts of a scene are its setting and, per thing, kind, colour, size, action and place. `noise` seeds (one for the
 background, one per thing) decide jitter, hue and texture of the drawing and are no facts.
 
-Relations follow from places alone. Cells are a third of the image wide and high, columns and rows 0.94 of a cell apart, and
-a thing stands within `JITTER` of a cell from where its column and row meet; so two columns stay 0.78 cells apart, one
-column within 0.16, and no jitter makes a relation look other than it is:
+Relations follow from places alone. Cells are a third of the image wide and high, columns and rows 0.94 of a cell apart,
+and a thing stands within `JITTER` of a cell from where its column and row meet; so two columns stay 0.78 cells apart,
+one column within 0.16, and no jitter makes a relation look other than it is:
 
     left(a, b)   a.column < b.column            right(a, b)  left(b, a)
     above(a, b)  a.row < b.row                  below(a, b)  above(b, a)

@@ -1,8 +1,8 @@
 """The embedded world as a data set: drawn images with five captions each, and the truth about any image and text.
 
-Every image is made from `derive_rng(seed, split, index, …)` alone, so splits do not depend on each other's sizes, images are
-drawn when read, and a bigger split begins with the smaller one. No two splits share the facts of a scene: a scene
-belongs to the split its facts hash to.
+Every image is made from `derive_rng(seed, split, index, …)` alone, so splits do not depend on each other's sizes,
+images are drawn when read, and a bigger split begins with the smaller one. No two splits share the facts of a scene: a
+scene belongs to the split its facts hash to.
 """
 
 import hashlib
@@ -39,9 +39,11 @@ class WorldSource:
         n_pretrain: images of the split `pretrain`, which only ever trains the base checkpoint.
         image_size: side of an image in pixels, 32 to 128.
         seed: of everything.
-        annotation_noise_rate: share of captions that are wrong, half of them by one fact, half taken from another scene.
-        near_duplicate_rate: share of images that draw the scene of an earlier image of the split again.
-        troubled_splits: splits the two rates apply to. The others are clean: all captions true, no repeated scene on purpose.
+        annotation_noise_rate: share of captions that are wrong, 0 to 0.5; half of them of a scene one change away, half
+            of any other scene.
+        near_duplicate_rate: share of images that draw the scene of an earlier image of the split again, 0 to 0.5.
+        troubled_splits: splits the two rates apply to. The others are clean: all captions true, no scene repeated on
+            purpose.
     """
 
     def __init__(

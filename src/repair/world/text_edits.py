@@ -1,8 +1,8 @@
 """Captions made true of a scene by changing as few facts as possible, found by exhaustive search with bounds.
 
-A phrase can be kept true of any thing by replacing the stated facts that are wrong; so the cheapest caption is the cheapest way to
-give the phrases disjoint groups of things (or to drop them), counting replaced facts and relations. Dropping a mention
-costs all its facts, so it happens only where it shares none with any thing left over.
+A phrase can be made true of any thing by replacing the stated facts that are wrong; so the cheapest caption is the
+cheapest way to give the phrases disjoint groups of things (or to drop them), counting replaced facts and relations.
+Dropping a mention costs all its facts, so it happens only where hardly any of them fits a thing left over.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,8 +47,8 @@ class _Option:
 def minimal_text_edits(scene: Scene, text: str, n: int) -> list[str]:
     """Up to `n` distinct captions, each true of `scene`, that change the fewest facts of `text`.
 
-    `[text]` itself, if it is already true. Words of unchanged facts stay. In order: fewest mentions dropped, fewest facts
-    dropped, fewest nouns changed, then the order of things and words. Raises DataError if `text` does not parse.
+    `[text]` itself, if it is already true. Words of unchanged facts stay. In order: fewest mentions dropped, fewest
+    facts dropped, fewest nouns changed, then the order of things and words. Raises DataError if `text` does not parse.
     """
     said = parse_said(text)
     edits = minimal_edits(scene, said.claim)
@@ -138,14 +138,16 @@ def _edits(scene: Scene, claim: Claim, chosen: tuple[_Option, ...], cost: int) -
             links.append((relation,))
         else:
             links.append((*(other for other in RELATIONS if stands(scene, other, first, second)), None))
-    settings = (claim.setting,) if claim.setting in (None, scene.setting) else (scene.setting, None)
-    for words in product(*(chosen[i].phrases for i in kept), *links, settings):
-        phrases, relations, setting = words[: len(kept)], words[len(kept) : -1], words[-1]
+    settings: tuple[str | None, ...] = (
+        (claim.setting,) if claim.setting in (None, scene.setting) else (scene.setting, None)
+    )
+    choices = product(product(*(chosen[i].phrases for i in kept)), product(*links), settings)
+    for phrases, relations, setting in choices:
         edited = Claim(phrases=phrases, relations=relations, setting=setting)
         pairs = [(claim.phrases[i], phrase) for i, phrase in zip(kept, phrases, strict=True)]
         n_silenced = sum(_n_silenced(old, new) for old, new in pairs)
         n_silenced += sum(a is not None and b is None for a, b in zip(was, relations, strict=True))
-        n_silenced += claim.setting is not None and setting is None
+        n_silenced += int(claim.setting is not None and setting is None)
         n_renamed = sum(old.category != new.category for old, new in pairs)
         yield TextEdit(claim=edited, kept=kept, cost=cost, rank=(len(chosen) - len(kept), n_silenced, n_renamed))
 
@@ -157,7 +159,7 @@ def _n_silenced(old: Phrase, new: Phrase) -> int:
 
 
 def _options(scene: Scene, phrase: Phrase) -> list[_Option]:
-    """Every group `phrase` could be made to speak of, and dropping it; cheapest first, of equal ones in order of things."""
+    """Every group `phrase` could be made to speak of, and dropping it; cheapest first, ties in the order of things."""
     options = [_option(phrase, (i,), _of_one(phrase, thing)) for i, thing in enumerate(scene.things)]
     if phrase.quantity != "a":
         for size in range(2, len(scene.things) + 1):
@@ -176,15 +178,15 @@ def _option(phrase: Phrase, group: Group, rewritings: Iterable[Phrase]) -> _Opti
 
 def _of_one(phrase: Phrase, thing: Thing) -> Iterator[Phrase]:
     """`phrase` with quantity "a" and every wrong fact replaced by the thing's, or, later in order, left out."""
-    wrong: list[list[tuple[str, str | None]]] = []
+    choices: dict[str, list[str | None]] = {}
     for name in ("size", "colour", "action"):
         stated, true = getattr(phrase, name), getattr(thing, name)
-        if stated not in (None, true):
-            wrong.append([(name, true), (name, None)] if true is not None else [(name, None)])
-    if not is_a(thing.kind, phrase.category):
-        wrong.append([("category", category) for category in _other_categories(phrase.category, thing.kind)])
-    for facts in product(*wrong):
-        yield replace(phrase, quantity="a", **dict(facts))
+        choices[name] = [stated] if stated in (None, true) else list(dict.fromkeys((true, None)))
+    fits = is_a(thing.kind, phrase.category)
+    categories = [phrase.category] if fits else _other_categories(phrase.category, thing.kind)
+    for category in categories:
+        for size, colour, action in product(choices["size"], choices["colour"], choices["action"]):
+            yield Phrase(category=category, size=size, colour=colour, action=action)
 
 
 def _of_many(scene: Scene, phrase: Phrase, group: Group) -> Iterator[Phrase]:

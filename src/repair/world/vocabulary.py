@@ -1,7 +1,7 @@
 """What the drawn world is made of, and the words for it.
 
-A *category* is a kind (`dog`) or a hypernym (`animal`); a hypernym is true of each of its kinds. Every other fact has one
-canonical value and several surface forms; the first form is the plain one, the rest are exact synonyms.
+A *category* is a kind (`dog`) or a hypernym (`animal`); a hypernym is true of each of its kinds. Every other fact has
+one canonical value and several surface forms; the first form is the plain one, the rest are exact synonyms.
 """
 
 from collections.abc import Mapping

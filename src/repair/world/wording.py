@@ -60,8 +60,8 @@ class _Chooser:
 def say(claim: Claim, wording: Wording | None = None, *, rng: np.random.Generator | None = None) -> str:
     """The sentence for `claim`; `parse(say(claim, w)) == claim` for every wording.
 
-    A choice `wording` leaves open, or fixes to a word that does not fit the claim, falls on the plain word, or with `rng`
-    on a random one: so a changed claim keeps all other words.
+    A choice that `wording` leaves open, or fixes to a word that does not fit the claim, falls on the plain word, or
+    with `rng` on a random one: so a changed claim keeps all other words.
     """
     w = _Chooser(wording or Wording(), rng)
     words: list[str] = []
