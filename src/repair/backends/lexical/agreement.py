@@ -19,8 +19,12 @@ _PRONOUNS = {
              "himself": "themselves", "herself": "themselves", "itself": "themselves"},
     "one": {},
 }  # fmt: skip
-_OWNER = {"his": "male", "he": "male", "him": "male", "himself": "male",
-          "her": "female", "she": "female", "herself": "female"}  # fmt: skip
+_FITS = {
+    **dict.fromkeys(("his", "he", "him", "himself"), frozenset({"male", "one", "thing"})),
+    **dict.fromkeys(("her", "she", "herself"), frozenset({"female", "one", "thing"})),
+    **dict.fromkeys(("its", "itself"), frozenset({"thing", "one"})),
+    **dict.fromkeys(("their", "they", "them", "themselves"), frozenset({"many", "one"})),
+}
 
 
 def agree_verbs(caption: Analysis, subject: Thing, *, is_plural: bool) -> Iterator[Change]:
@@ -63,23 +67,26 @@ def _finite(lower: str, lemma: str, tag: str, *, is_plural: bool) -> str:
 
 
 def agree_pronouns(caption: Analysis) -> str:
-    """The caption with pronouns that fit its only person or animal, or its only group; as it is if there are several."""
+    """The caption with pronouns that have somebody to stand for.
+
+    A pronoun that fits no person or animal of the caption is made to fit the nearest one before it, else the first.
+    """
     words = lexicon()
     living = [t for t in caption.things if words.is_person(t.noun) or words.top_kind(t.noun) == "animal"]
     if not living:
         return caption.text
-    senses = [_sense(thing) for thing in living]
-    if len(set(senses)) == 1 and len(living) > 1 and senses[0] != "many":
-        return caption.text if _is_free(caption, senses) else _replaced(caption, senses[0])
-    if len(living) == 1 or all(sense == "many" for sense in senses):
-        return _replaced(caption, senses[0])
-    return caption.text
-
-
-def _is_free(caption: Analysis, senses: list[str]) -> bool:
-    """Whether every gendered pronoun has somebody to stand for, or everybody might be meant."""
-    used = {_OWNER[token.lower] for token in caption.tokens if token.lower in _OWNER}
-    return "one" in senses or "thing" in senses or used <= set(senses)
+    senses = {_sense(thing) for thing in living} | ({"many"} if len(living) > 1 else set())
+    changes = []
+    for index, token in enumerate(caption.tokens):
+        if token.tag not in ("PRP", "PRP$") or senses & _FITS.get(token.lower, senses):
+            continue
+        owner = next((thing for thing in reversed(living) if thing.last < index), living[0])
+        is_joint = owner.is_subject and sum(thing.is_subject for thing in living) > 1
+        text = _PRONOUNS["many" if is_joint else _sense(owner)].get(token.lower, token.lower)
+        if token.lower == "her" and token.tag == "PRP":
+            text = {"his": "him", "their": "them"}.get(text, text)
+        changes.append(Change(index, index, text))
+    return splice(caption, changes) or caption.text
 
 
 def _sense(thing: Thing) -> str:
@@ -89,14 +96,3 @@ def _sense(thing: Thing) -> str:
     if not words.is_person(thing.noun):
         return "thing"
     return words.people[thing.noun].gender or "one"
-
-
-def _replaced(caption: Analysis, sense: str) -> str:
-    changes = []
-    for index, token in enumerate(caption.tokens):
-        if token.tag in ("PRP", "PRP$") and token.lower in _PRONOUNS[sense]:
-            text = _PRONOUNS[sense][token.lower]
-            if token.lower == "her" and token.tag == "PRP":
-                text = {"his": "him", "their": "them"}.get(text, text)
-            changes.append(Change(index, index, text))
-    return (splice(caption, changes) or caption.text) if changes else caption.text

@@ -1,6 +1,7 @@
 """The parts of a caption that an edit handles whole: subjects, noun phrases, predicates, what may be left out."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from repair.backends.lexical.analysis import Action, Analysis, Thing
 from repair.backends.lexical.lexicon import lexicon
@@ -56,10 +57,12 @@ def subject_block(caption: Analysis) -> tuple[int, int] | None:
     found = subjects(caption)
     if not found:
         return None
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in pairwise(found):
         between = caption.tokens[one.last + 1 : other.first]
         if any(token.lower not in ("and", ",", "&") for token in between):
             return found[0].first, found[0].last
+    if len(found) > 1 and all(token.text == "," for token in caption.tokens[found[-2].last + 1 : found[-1].first]):
+        return found[0].first, found[0].last
     return found[0].first, found[-1].last
 
 
@@ -110,6 +113,8 @@ def optional_part(caption: Analysis, token: int) -> tuple[int, int] | None:
     first, last = tokens[index].first, tokens[index].last
     while last > first and tokens[last].pos == "PUNCT":
         last -= 1
+    while first > 0 and tokens[first - 1].lower in ("while", "as", "when", "whilst"):
+        first -= 1
     keeps = [thing.head for thing in caption.things if thing.is_subject]
     if tokens[index].dep == "conj":
         keeps = [kept for kept in keeps if kept != token]
@@ -124,6 +129,8 @@ def optional_part(caption: Analysis, token: int) -> tuple[int, int] | None:
 def start_of_relation(caption: Analysis, thing: Thing) -> int:
     """The first token of the preposition of a `pobj`, with what it hangs on: "next" of "next to a wall"."""
     index = caption.tokens[thing.top].head
-    while index and caption.tokens[index].head == index - 1 and caption.tokens[index - 1].pos in ("ADV", "ADP", "SCONJ"):
+    while (
+        index and caption.tokens[index].head == index - 1 and caption.tokens[index - 1].pos in ("ADV", "ADP", "SCONJ")
+    ):
         index -= 1
     return index

@@ -121,9 +121,7 @@ def _doubled(base: str) -> str:
     """With its last consonant doubled, where English does so: "run" to "runn", "play" and "open" as they are."""
     if len(base) < 3 or base[-1] in _VOWELS + "wxyh" or base[-2] not in _VOWELS or base[-3] in _VOWELS:
         return base
-    n_vowel_groups = sum(
-        letter in _VOWELS and (i == 0 or base[i - 1] not in _VOWELS) for i, letter in enumerate(base)
-    )
+    n_vowel_groups = sum(letter in _VOWELS and (i == 0 or base[i - 1] not in _VOWELS) for i, letter in enumerate(base))
     return base if n_vowel_groups > 1 and base.endswith(_UNDOUBLED) else base + base[-1]
 
 

@@ -1,10 +1,11 @@
-"""A caption held against captions that are taken as true: which of its claims they support, contradict or leave open."""
+"""A caption held against captions taken as true: which of its claims they support, contradict or leave open."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from repair.backends.lexical.analysis import Action, Analysis, Relation, Thing, Trait
+from repair.backends.lexical.counting import how_many, totals
 from repair.backends.lexical.lexicon import PERSON, Lexicon, Match, lexicon
 from repair.core.records import ErrorType
 
@@ -128,9 +129,7 @@ def _judge_traits(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon)
             yield min(readings, key=lambda finding: _BEST_FIRST.index(finding.status))
 
 
-def _judge_trait(
-    claim: Analysis, thing: Thing, trait: Trait, evidence: Sequence[Analysis], words: Lexicon
-) -> Finding:
+def _judge_trait(claim: Analysis, thing: Thing, trait: Trait, evidence: Sequence[Analysis], words: Lexicon) -> Finding:
     wanted = trait.attribute
     n_support = 0.0
     rival = ""
@@ -145,12 +144,12 @@ def _judge_trait(
         ]
         if any(words.are_near(other.attribute.value, wanted.value) for other, _ in same_kind):
             n_support += 1
-        elif f"{wanted.kind}:{wanted.value}" in caption.said:
-            n_support += 0.5
-            is_allowed = is_allowed or not same_kind
-        elif same_kind and not rival:
+        elif same_kind:
             other, _ = same_kind[0]
-            rival = caption.phrase(other.token, other.token)
+            rival = rival or caption.phrase(other.token, other.token)
+        elif f"{wanted.kind}:{wanted.value}" in caption.said or wanted.value in caption.words:
+            n_support += 0.5  # said of something else, or what it is made of is seen ("grassy": grass)
+            is_allowed = True
     if n_support >= 1 or (is_allowed and not rival):
         status = Status.SUPPORTED if n_support >= 1 else Status.POSSIBLE
     else:
@@ -167,35 +166,6 @@ def _judge_trait(
     )
 
 
-def _class_of(thing: Thing, words: Lexicon) -> str:
-    """What is counted together: all people, all animals of a kind, else things of one name."""
-    if words.is_person(thing.noun):
-        return PERSON
-    kinds = words.kinds(thing.noun)
-    return kinds[-2] if kinds[-1] == "animal" and len(kinds) > 1 else thing.noun
-
-
-def totals(caption: Analysis, words: Lexicon) -> dict[str, tuple[int, int | None, Thing]]:
-    """For each class: how many there are at least and at most, and the first thing of it.
-
-    A thing said twice ("a dog chases another dog" counts both; "the man … the man" counts once) is told by its
-    article: a definite repetition adds nothing.
-    """
-    found: dict[str, tuple[int, int | None, Thing]] = {}
-    for thing in caption.things:
-        name = _class_of(thing, words)
-        if name not in found:
-            found[name] = (thing.low, thing.high, thing)
-            continue
-        low, high, first = found[name]
-        article = caption.tokens[thing.first].lower
-        if article in ("the", "his", "her", "their", "its"):
-            continue
-        bound = None if high is None or thing.high is None else high + thing.high
-        found[name] = (low + thing.low, bound, first)
-    return found
-
-
 def _judge_counts(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon) -> Iterator[Finding]:
     seen = [totals(caption, words) for caption in evidence]
     for name, (low, high, thing) in totals(claim, words).items():
@@ -206,25 +176,17 @@ def _judge_counts(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon)
         if not found:
             continue
         agreeing = [t for t in found if (high is None or t[0] <= high) and (t[1] is None or low <= t[1])]
-        rival = "" if agreeing else _how_many(*found[0][:2])
+        rival = "" if agreeing else how_many(*found[0][:2])
         yield Finding(
             aspect=ErrorType.COUNT,
             status=Status.SUPPORTED if agreeing else Status.CONTRADICTED,
-            claim=_how_many(low, high),
+            claim=how_many(low, high),
             evidence=rival,
             about="people" if name == PERSON else claim.phrase(thing.head, thing.head),
             token=thing.first,
             share=len(agreeing) / len(found),
             is_central=thing.is_subject,
         )
-
-
-_NAMES = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-
-
-def _how_many(low: int, high: int | None) -> str:
-    name = _NAMES[low] if low < len(_NAMES) else str(low)
-    return name if low == high else f"{name} or more"
 
 
 def _judge_relations(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon) -> Iterator[Finding]:

@@ -147,8 +147,7 @@ def lexicon() -> Lexicon:
         settings=frozenset(nouns["settings"]["words"].split()),
         verbs={word: name for name, listed in words["verbs"].items() for word in listed.split()},
         verb_groups={
-            name: tuple(frozenset(entry.split()) for entry in entries)
-            for name, entries in words["verb_groups"].items()
+            name: tuple(frozenset(entry.split()) for entry in entries) for name, entries in words["verb_groups"].items()
         },
         light_verbs=frozenset(words["light_verbs"]["words"].split()),
         attribute_words=_read_attributes(words["attributes"]),

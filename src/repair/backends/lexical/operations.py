@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from repair.backends.lexical.analysis import Analysis, Thing
-from repair.backends.lexical.frames import optional_part, start_of_relation
-from repair.backends.lexical.judging import Finding, Status, totals
+from repair.backends.lexical.counting import totals
+from repair.backends.lexical.frames import noun_phrase, optional_part, start_of_relation
+from repair.backends.lexical.judging import Finding, Status
 from repair.backends.lexical.lexicon import PERSON, Lexicon, Match, lexicon
 from repair.backends.lexical.phrases import renumber, swap_noun, swap_phrase, swap_subjects, words_of
 from repair.backends.lexical.predicates import predicate_changes
@@ -53,6 +54,20 @@ def _remove(caption: Analysis, token: int) -> Iterator[list[Change]]:
         yield [Change(*part, "")]
 
 
+def _remove_thing(caption: Analysis, thing: Thing) -> Iterator[list[Change]]:
+    """Alone if another is joined to it ("a coat and hat" to "a hat"), else with the part it stands in."""
+    joined = next((i for i in caption.children(thing.top) if caption.tokens[i].dep == "conj"), None)
+    if joined is None or joined < thing.top:
+        yield from _remove(caption, thing.top)
+        return
+    other = caption.thing_at(joined)
+    if other is not None:
+        has_own = noun_phrase(caption, other).determiner is not None
+        determiner = noun_phrase(caption, thing).determiner
+        first = thing.first if has_own or determiner is None else determiner[1] + 1
+        yield [Change(first, other.first - 1, "")]
+
+
 # ------------------------------------------------------------------------------------------- objects
 
 
@@ -72,20 +87,22 @@ def _object(
     if not thing.is_subject:
         for seen in evidence:
             yield from _setting(caption, thing, seen, words)
-    yield from _remove(caption, thing.top)
+    yield from _remove_thing(caption, thing)
     governor = caption.tokens[thing.top].head
-    if caption.tokens[thing.top].dep in ("dobj", "pobj", "attr") and caption.tokens[governor].pos == "VERB":
+    is_object = caption.tokens[thing.top].dep in ("dobj", "pobj", "attr") and caption.tokens[governor].pos == "VERB"
+    if is_object and caption.tokens[governor].lemma not in ("wear", "dress"):
         for seen in evidence:
             yield from predicate_changes(caption, governor, seen)
 
 
 def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) -> Thing | None:
-    """The thing seen that stands where `thing` stands: of the same kind, else of the same role; not one said already."""
+    """The thing seen that stands where `thing` stands: of its kind, else of its role; not one said already."""
     others = [other for other in caption.things if other is not thing]
     free = [
         candidate
         for candidate in seen.things
         if candidate.noun not in words.light_nouns
+        and seen.tokens[candidate.head].pos != "PRON"
         and not any(words.relate(other.noun, candidate.noun) >= Match.NARROWER for other in others)
     ]
     akin = [candidate for candidate in free if words.shared_kind(thing.noun, candidate.noun) is not None]
@@ -94,10 +111,15 @@ def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon
         return akin[0]
     if thing.is_subject:
         return next((candidate for candidate in free if candidate.is_subject), None)
-    return next((candidate for candidate in free if _same_slot(caption, thing, seen, candidate, words)), None)
+    free = [candidate for candidate in free if _is_living(candidate.noun, words) == _is_living(thing.noun, words)]
+    return next((candidate for candidate in free if _same_slot(caption, thing, seen, candidate)), None)
 
 
-def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing, words: Lexicon) -> bool:
+def _is_living(noun: str, words: Lexicon) -> bool:
+    return words.top_kind(noun) in (PERSON, "animal")
+
+
+def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> bool:
     """Whether both are objects of the same verb, or of the same preposition of the same verb."""
     mine, theirs = caption.tokens[thing.top], seen.tokens[other.top]
     if mine.dep != theirs.dep or mine.dep not in ("dobj", "pobj"):
@@ -109,7 +131,7 @@ def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing, wo
         one, two = caption.tokens[one.head], seen.tokens[two.head]
     if one.pos != "VERB" or two.pos != "VERB":
         return False
-    return words.verb(one.lemma) == words.verb(two.lemma)
+    return lexicon().verb(one.lemma) == lexicon().verb(two.lemma)
 
 
 def _setting(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) -> Iterator[list[Change]]:
@@ -120,7 +142,9 @@ def _setting(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) ->
         other = seen.things[relation.target]
         if _is_setting(other.noun, words) and other.noun not in caption.words:
             mine, theirs = start_of_relation(caption, thing), start_of_relation(seen, other)
-            if mine < thing.first and theirs < other.first:
+            if caption.tokens[caption.tokens[mine].head].pos == "AUX":  # "is in …": not "is through …"
+                yield [Change(thing.first, thing.last, words_of(seen, other.first, other.last))]
+            elif mine < thing.first and theirs < other.first:
                 yield [Change(mine, thing.last, words_of(seen, theirs, other.last))]
 
 
@@ -131,9 +155,7 @@ def _is_setting(noun: str, words: Lexicon) -> bool:
 # -------------------------------------------------------------------------------------------- counts
 
 
-def _count(
-    caption: Analysis, finding: Finding, evidence: Sequence[Analysis], words: Lexicon
-) -> Iterator[list[Change]]:
+def _count(caption: Analysis, finding: Finding, evidence: Sequence[Analysis], words: Lexicon) -> Iterator[list[Change]]:
     thing = next((t for t in caption.things if t.first == finding.token), None)
     if thing is None:
         return
@@ -184,6 +206,8 @@ def _attribute(
                 theirs = _run(other, kinds)
                 if theirs is not None and run is not None and words.relate(thing.noun, other.noun) >= Match.NARROWER:
                     yield [Change(*run, words_of(seen, *theirs))]
+    if words.top_kind(thing.noun) == "body_part":
+        yield from _remove(caption, thing.top)  # "with purple hair": that there is hair says nothing
     token, lower = finding.token, [t.lower for t in caption.tokens]
     if token - 1 >= thing.first and lower[token - 1] in ("and", ",", "-"):
         yield [Change(token - 1, token, "")]
@@ -206,9 +230,12 @@ def _relation(caption: Analysis, finding: Finding) -> Iterator[list[Change]]:
 
 
 def _action(caption: Analysis, finding: Finding, evidence: Sequence[Analysis]) -> Iterator[list[Change]]:
+    dep = caption.tokens[finding.token].dep
+    removals = list(_remove(caption, finding.token)) if dep != "ROOT" else []
+    yield from removals
+    has_main = any(token.dep == "ROOT" and token.pos in ("VERB", "AUX") for token in caption.tokens)
+    is_aside = has_main and dep in ("advcl", "relcl", "conj", "pcomp", "ccomp")
+    if removals and is_aside and finding.status is Status.UNMENTIONED:
+        return  # what else is done says nothing about an aside that nobody mentions
     for seen in evidence:
         yield from predicate_changes(caption, finding.token, seen)
-    if caption.tokens[finding.token].dep != "ROOT":
-        yield from _remove(caption, finding.token)
-
-

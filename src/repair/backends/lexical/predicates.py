@@ -34,8 +34,8 @@ def predicate_changes(caption: Analysis, verb: int, seen: Analysis) -> Iterator[
     text = _predicate_text(seen, action.token, form)
     first, last = predicate(caption, verb)
     yield [Change(first, last, text)]
-    kept = _kept_places(caption, verb, last, seen.phrase(*predicate(seen, action.token)).lower())
-    if kept is not None:
+    kept = _kept_places(caption, verb, last)
+    if kept is not None and not _says_where(seen, *predicate(seen, action.token)):
         yield [Change(first, kept - 1, text)]
 
 
@@ -96,33 +96,43 @@ def _inflected(seen: Analysis, verb: int, form: str) -> str:
 def _predicate_text(seen: Analysis, verb: int, form: str) -> str:
     """The other caption's predicate with its verb, and verbs joined to it, in the form wanted."""
     first, last = predicate(seen, verb)
-    tag = seen.tokens[verb].tag
+    tokens, is_passive = seen.tokens, _is_passive(seen, verb)
     pieces = []
     for index in range(first, last + 1):
-        token = seen.tokens[index]
-        is_joined = token.dep == "conj" and token.head in range(first, index) and token.tag == tag and index != verb
-        if _is_passive(seen, verb):
-            text = token.text
+        token = tokens[index]
+        is_inside = first <= token.head <= last
+        is_joined = token.dep == "conj" and token.head < index and is_inside and token.tag == tokens[verb].tag
+        text = token.text
+        if is_passive:
             if index == verb and form in _FINITE:
-                text = f"{verb_form('be', form)} {token.text}"
+                text = f"{verb_form('be', form)} {text}"
         elif (index == verb or is_joined) and token.pos == "VERB":
             text = verb_form(token.lemma, form)
-        elif token.dep in ("aux", "auxpass") and token.head in range(first, last + 1) and seen.tokens[token.head].dep == "conj":
-            continue
-        else:
-            text = token.text
+        elif token.dep in ("aux", "auxpass") and is_inside and tokens[token.head].dep == "conj":
+            continue  # "is running and is jumping": the verbs come in one form
         pieces.append(text)
     return " ".join(pieces)
 
 
-def _kept_places(caption: Analysis, verb: int, last: int, new: str) -> int | None:
-    """Where the caption's own places begin, if the predicate ends in prepositional phrases that are not in `new`."""
+def _says_where(caption: Analysis, first: int, last: int) -> bool:
+    words = lexicon()
+    return any(
+        first <= thing.head <= last and not words.settings.isdisjoint(words.kinds(thing.noun))
+        for thing in caption.things
+    )
+
+
+def _kept_places(caption: Analysis, verb: int, last: int) -> int | None:
+    """Where the caption's own places begin, if the predicate ends in prepositional phrases that say where."""
     start = None
+    words = lexicon()
     for index in caption.children(verb):
         token = caption.tokens[index]
         if index <= verb or token.first > last:
             continue
-        if token.dep == "prep" and caption.phrase(token.first, min(token.last, last)).lower() not in new:
+        place = caption.thing_at(next((i for i in caption.children(index) if caption.tokens[i].dep == "pobj"), -1))
+        is_place = place is not None and not words.settings.isdisjoint(words.kinds(place.noun))
+        if token.dep == "prep" and is_place:
             start = index if start is None else start
         else:
             start = None
@@ -131,8 +141,10 @@ def _kept_places(caption: Analysis, verb: int, last: int, new: str) -> int | Non
 
 def _place_only(caption: Analysis, verb: int, seen: Analysis) -> Iterator[list[Change]]:
     """The other caption says no action, but where its subject is: "A dog running" to "A dog in the snow"."""
+    words = lexicon()
+    doer = next((a.doer for a in caption.actions if a.token == verb), None)
     found = subjects(seen)
-    if not found:
+    if not found or doer is None or words.relate(caption.things[doer].noun, found[-1].noun) <= Match.EXCLUDED:
         return
     places = [i for i in seen.children(found[-1].top) if seen.tokens[i].dep == "prep" and i > found[-1].last]
     if not places:

@@ -5,7 +5,8 @@ is judged anew, so that a changed subject has its attributes and actions checked
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from repair.backends.lexical.agreement import agree_pronouns
 from repair.backends.lexical.analysis import Analysis
@@ -19,7 +20,10 @@ from repair.core.texts import folded
 BEAM_WIDTH = 4
 MAX_STEPS = 6
 _DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather"})
-_LOOSE_ENDS = frozenset({"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their"})
+_LOOSE_ENDS = frozenset(
+    {"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their", "is", "are", "has"}
+)
+_FINITE = frozenset({"VBZ", "VBP", "VBD"})
 _CLUMSY = 4.0  # what a sign of bad grammar costs, in words
 
 
@@ -36,6 +40,7 @@ class Rewrite:
 class _State:
     caption: Analysis
     cost: float
+    had_verb: bool  # whether the caption at the start had a finite verb
     unsolved: frozenset[str]  # claims that no operation puts right
 
 
@@ -43,7 +48,7 @@ def wrong_findings(caption: Analysis, findings: Sequence[Finding]) -> list[Findi
     """What an edit must put right, most important first: subjects, their number, what they do, then as they come.
 
     Contradicted and unmentioned claims; of attributes that nobody mentions only those that an observer would (a
-    colour, not "young"). If there are none, the claims that are merely possible.
+    colour, not "young").
     """
     wrong = [
         f
@@ -51,9 +56,12 @@ def wrong_findings(caption: Analysis, findings: Sequence[Finding]) -> list[Findi
         if f.status is Status.CONTRADICTED
         or (f.status is Status.UNMENTIONED and (f.aspect is not ErrorType.ATTRIBUTE or _is_plain(caption, f)))
     ]
-    if not wrong:
-        wrong = [f for f in findings if f.status is Status.POSSIBLE]
     return sorted(wrong, key=_importance)  # stable
+
+
+def possible_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """What to change where nothing is wrong: the claims that are merely possible, things before their attributes."""
+    return sorted((f for f in findings if f.status is Status.POSSIBLE), key=_importance)
 
 
 def _is_plain(caption: Analysis, finding: Finding) -> bool:
@@ -76,7 +84,8 @@ def rewrites(text: str, evidence_texts: Sequence[str]) -> list[Rewrite]:
     Never `text` itself nor one of the evidence captions, as `core.texts.folded` compares. Deterministic.
     """
     evidence = [analyse(caption) for caption in evidence_texts]
-    beam = [_State(analyse(text), 0.0, frozenset())]
+    start = analyse(text)
+    beam = [_State(start, 0.0, _is_sentence(start), frozenset())]
     finished: dict[str, Rewrite] = {}
     seen = {text}
     for _ in range(MAX_STEPS):
@@ -93,11 +102,12 @@ def rewrites(text: str, evidence_texts: Sequence[str]) -> list[Rewrite]:
     return sorted(found, key=lambda rewrite: (rewrite.n_wrong, rewrite.cost))  # stable
 
 
-def _step(
-    state: _State, evidence: Sequence[Analysis], finished: dict[str, Rewrite], seen: set[str]
-) -> list[_State]:
+def _step(state: _State, evidence: Sequence[Analysis], finished: dict[str, Rewrite], seen: set[str]) -> list[_State]:
     """The states after putting right the first wrong claim that can be; a state without one is finished."""
-    wrong = wrong_findings(state.caption, judge(state.caption, evidence))
+    findings = judge(state.caption, evidence)
+    wrong = wrong_findings(state.caption, findings)
+    if not wrong and state.cost == 0:  # nothing is known to be wrong, but the caption was judged not to hold
+        wrong = possible_findings(findings)
     left = [finding for finding in wrong if _key(finding) not in state.unsolved]
     for finding in left:
         grown = []
@@ -111,10 +121,10 @@ def _step(
             if changed in seen:
                 continue
             seen.add(changed)
-            grown.append(_State(analyse(changed), state.cost + cost, state.unsolved))
+            grown.append(replace(state, caption=analyse(changed), cost=state.cost + cost))
         if grown:
             return grown
-        state = _State(state.caption, state.cost, state.unsolved | {_key(finding)})
+        state = replace(state, unsolved=state.unsolved | {_key(finding)})
     _finish(state, len(wrong), finished)
     return []
 
@@ -128,18 +138,31 @@ def _n_wrong(state: _State, evidence: Sequence[Analysis]) -> int:
 
 
 def _finish(state: _State, n_wrong: int, finished: dict[str, Rewrite]) -> None:
+    if _is_cut_short(state.caption):
+        return
     text = agree_pronouns(state.caption)
-    rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state.caption))
+    rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state))
     known = finished.get(folded(text))
     if known is None or (rewrite.n_wrong, rewrite.cost) < (known.n_wrong, known.cost):
         finished[folded(text)] = rewrite
 
 
-def _clumsiness(caption: Analysis) -> float:
-    """Signs of bad grammar: a word twice in a row, a noun said twice, a sentence that ends in a small word."""
+def _is_sentence(caption: Analysis) -> bool:
+    return any(token.tag in _FINITE for token in caption.tokens)
+
+
+def _is_cut_short(caption: Analysis) -> bool:
+    """Whether it ends in a word that must not end a sentence."""
+    words = [token.lower for token in caption.tokens if token.pos != "PUNCT"]
+    return not words or words[-1] in _LOOSE_ENDS
+
+
+def _clumsiness(state: _State) -> float:
+    """Signs of bad grammar: a word twice in a row, a noun said twice, a verb lost."""
+    caption = state.caption
     lower = [token.lower for token in caption.tokens if token.pos != "PUNCT"]
-    n_signs = sum(one == other for one, other in zip(lower, lower[1:], strict=False))
+    n_signs = sum(one == other for one, other in pairwise(lower))
     nouns = [token.lemma for token in caption.tokens if token.pos == "NOUN"]
     n_signs += len(nouns) - len(set(nouns))
-    n_signs += bool(lower) and lower[-1] in _LOOSE_ENDS
+    n_signs += state.had_verb and not _is_sentence(caption)
     return _CLUMSY * n_signs
