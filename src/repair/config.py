@@ -304,6 +304,14 @@ def settings() -> Iterator[tuple[str, Any, str, str]]:
             yield f"{section}.{key}", key_field.default, _type_name(key_field.annotation), key_field.description or ""
 
 
+def parse_override(text: str) -> tuple[str, Any]:
+    """Name and value of "section.key=value". Raises ConfigError for any other form."""
+    name, equals, value = text.partition("=")
+    if not equals or "." not in name:
+        raise ConfigError(f'--set "{text}": write --set section.key=value, e.g. --set training.lr=5e-6')
+    return name.strip(), _literal(value)
+
+
 def _content(source: Path | Mapping[str, Any] | None) -> tuple[str, Mapping[str, Any]]:
     if isinstance(source, Path):
         return str(source), _read_toml(source)
@@ -326,10 +334,7 @@ def _assignments(
             section, key = name.lower().split("__", 1)
             yield f"environment {variable}", f"{section}.{key}", _literal(environment[variable])
     for override in overrides:
-        name, equals, text = override.partition("=")
-        if not equals or "." not in name:
-            raise ConfigError(f'--set "{override}": write --set section.key=value, e.g. --set training.lr=5e-6')
-        yield "--set", name.strip(), _literal(text)
+        yield "--set", *parse_override(override)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -5,14 +5,17 @@ A bench file is a config with one more section:
     [bench]
     seeds = [0, 1, 2]
     seed_settings = ["run.seed", "data.options.seed"]     # what a seed sets; default: run.seed
-    baseline = "vanilla"                                  # what the others are compared with
+    references = ["vanilla", "repair"]                    # what each variant is compared with; default: the first
     split = "test"                                        # default: data.test_split
 
     [bench.variants]
     repair = []                                           # settings on top of the file's, as after --set
     vanilla = ["training.loss=vanilla"]
 
-Runs of one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own
+    [bench.paper]                                         # what the paper says of a variant, shown beside it
+    repair = "…"
+
+`--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own
 and resumes like any other; the table is made from the folders alone.
 """
 
@@ -25,14 +28,16 @@ from typing import Any
 
 import numpy as np
 
-from repair.config import Config, load_config
+from repair.config import Config, load_config, parse_override
 from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
 from repair.store.files import write_json
 
-_KEYS = frozenset({"seeds", "seed_settings", "baseline", "split", "variants", "paper"})
+BASE = "base"  # the row of what every variant starts from
+_PREFIX = "bench."
+_KEYS = frozenset({"seeds", "seed_settings", "references", "split", "variants", "paper"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Plan:
     name: str
     folder: Path
     seeds: tuple[int, ...]
-    baseline: str
+    references: tuple[str, ...]
     split: str
     configs: Mapping[tuple[str, int], Config]  # by variant and seed
     paper: Mapping[str, str]  # what the paper reports of a variant, as text
@@ -55,6 +60,10 @@ class Plan:
 def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     """Read a bench file. Raises ConfigError naming what is wrong with its [bench] section or any variant's settings."""
     section, base = _split_file(path)
+    section |= {
+        name.removeprefix(_PREFIX): value for name, value in map(parse_override, overrides) if name.startswith(_PREFIX)
+    }
+    overrides = [override for override in overrides if not override.startswith(_PREFIX)]
     unknown = sorted(set(section) - _KEYS)
     if unknown:
         raise ConfigError(f'{path}: unknown setting "bench.{unknown[0]}": {suggest(unknown[0], _KEYS)}')
@@ -62,9 +71,10 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
     variants: dict[str, list[str]] = section.get("variants") or {}
     if len(variants) < 2:
         raise ConfigError(f"{path}: [bench.variants] needs two variants or more, each a list of settings")
-    baseline = section.get("baseline", next(iter(variants)))
-    if baseline not in variants:
-        raise ConfigError(f'{path}: bench.baseline "{baseline}": {suggest(str(baseline), variants)}')
+    references = section.get("references", [next(iter(variants))])
+    for name in references:
+        if name not in variants:
+            raise ConfigError(f'{path}: bench.references names "{name}": {suggest(str(name), variants)}')
     root = load_config(base, overrides=overrides)
     folder = Path(root.run.folder) / path.stem
     configs = {}
@@ -72,7 +82,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         for seed in seeds:
             places = [
                 f"run.folder={folder}",
-                f"run.name={variant}-seed-{seed}",
+                f"run.name={_slug(variant)}-seed-{seed}",
                 f"run.calls={folder}/calls-seed-{seed}",
                 f"run.cache={root.cache_path()}",
             ]
@@ -82,7 +92,7 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         name=path.stem,
         folder=folder,
         seeds=tuple(seeds),
-        baseline=str(baseline),
+        references=tuple(references),
         split=section.get("split", root.data.test_split),
         configs=configs,
         paper=section.get("paper", {}),
@@ -104,58 +114,77 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress) -> di
 
 
 def compare(plan: Plan) -> dict[str, Any]:
-    """Rows of metrics by variant, and each variant's difference to the baseline with its interval over seeds."""
-    scores = {
-        (variant, seed): _scores(config, plan.split, config.pipeline.rounds - 1)
-        for (variant, seed), config in plan.configs.items()
+    """Rows of metrics by variant, and each variant's differences to the references, paired over seeds."""
+    final = {
+        variant: [
+            _scores(plan.configs[variant, seed], plan.split, plan.configs[variant, seed].pipeline.rounds - 1)
+            for seed in plan.seeds
+        ]
+        for variant in plan.variants
     }
-    rows = [_row("base", [_scores(plan.configs[plan.baseline, s], plan.split, None) for s in plan.seeds], None)]
-    reference = [scores[plan.baseline, seed] for seed in plan.seeds]
-    for variant in plan.variants:
-        of_variant = [scores[variant, seed] for seed in plan.seeds]
-        rows.append(_row(variant, of_variant, None if variant == plan.baseline else reference))
-        rows[-1]["paper"] = plan.paper.get(variant, "")
-    return {"bench": plan.name, "baseline": plan.baseline, "split": plan.split, "seeds": list(plan.seeds), "rows": rows}
+    start = [_scores(plan.configs[plan.variants[0], seed], plan.split, None) for seed in plan.seeds]
+    rows = []
+    for variant, scores in {BASE: start, **final}.items():
+        rows.append(
+            {
+                "variant": variant,
+                "mean": {name: float(np.mean([s[name] for s in scores])) for name in scores[0]},
+                "seeds": {name: [s[name] for s in scores] for name in scores[0]},
+                "differences": {
+                    reference: _differences(final[reference], scores)
+                    for reference in plan.references
+                    if reference != variant
+                },
+                "paper": plan.paper.get(variant, ""),
+            }
+        )
+    return {
+        "bench": plan.name,
+        "split": plan.split,
+        "seeds": list(plan.seeds),
+        "references": list(plan.references),
+        "rows": rows,
+    }
+
+
+def _differences(reference: list[dict[str, float]], scores: list[dict[str, float]]) -> dict[str, Any]:
+    """By metric: mean over seeds, t-interval and t-test of the paired differences (no interval from one seed)."""
+    return {
+        name: asdict(statistics.paired_seeds([r[name] for r in reference], [s[name] for s in scores]))
+        for name in scores[0]
+    }
 
 
 def bench_lines(table: Mapping[str, Any]) -> list[str]:
-    """The table as text: percent, mean over seeds ± half the 95 % interval; differences to the baseline in points."""
-    metrics = [name for name in table["rows"][0]["mean"] if name.endswith("R@1") or name == "mean R@1"]
-    head = f"{'variant':<18}" + "".join(f"{name:>16}" for name in metrics) + f"{'Δ mean R@1 (95 %)':>26}  paper"
+    """The table as Markdown: percent, mean over seeds; differences in points with their 95 % interval."""
+    metrics = [name for name in table["rows"][0]["mean"] if name.endswith("R@1")]
+    heads = ["variant", *metrics, *(f"Δ mean R@1 to {name}" for name in table["references"]), "paper"]
     lines = [
-        f"{table['bench']}: {table['split']} split, {len(table['seeds'])} seeds, against {table['baseline']}",
-        head,
+        f"{table['bench']}: {table['split']} split, seeds {', '.join(map(str, table['seeds']))}",
+        "",
+        "| " + " | ".join(heads) + " |",
+        "|" + "---|" * len(heads),
     ]
     for row in table["rows"]:
-        cells = "".join(f"{100 * row['mean'][name]:>16.2f}" for name in metrics)
-        difference = row["difference"].get("mean R@1") if row["difference"] else None
-        shown = ""
-        if difference:
-            shown = f"{100 * difference['mean']:+.2f}"
-            if difference["low"] is not None:
-                shown += f" [{100 * difference['low']:+.2f}, {100 * difference['high']:+.2f}]"
-        lines.append(f"{row['variant']:<18}{cells}{shown:>26}  {row.get('paper', '')}")
+        cells = [row["variant"], *(f"{100 * row['mean'][name]:.2f}" for name in metrics)]
+        for reference in table["references"]:
+            cells.append(_shown(row["differences"].get(reference, {}).get("mean R@1")))
+        lines.append("| " + " | ".join([*cells, row["paper"]]) + " |")
     return lines
 
 
-def _row(variant: str, scores: list[dict[str, float]], reference: list[dict[str, float]] | None) -> dict[str, Any]:
-    names = list(scores[0])
-    row: dict[str, Any] = {
-        "variant": variant,
-        "mean": {name: float(np.mean([s[name] for s in scores])) for name in names},
-        "seeds": {name: [s[name] for s in scores] for name in names},
-        "difference": {},
-    }
-    if reference is not None:
-        for name in names:
-            row["difference"][name] = _difference([r[name] for r in reference], [s[name] for s in scores])
-    return row
+def _shown(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
+        return ""
+    text = f"{100 * difference['mean']:+.2f}"
+    if difference["low"] is not None:
+        text += f" [{100 * difference['low']:+.2f}, {100 * difference['high']:+.2f}]"
+    return text
 
 
-def _difference(reference: list[float], values: list[float]) -> dict[str, Any]:
-    """Paired over seeds: t-interval and t-test; without an interval if there is one seed only."""
-    combined = statistics.paired_seeds(reference, values)
-    return {**asdict(combined), "seeds": [v - r for v, r in zip(values, reference, strict=True)]}
+def _slug(variant: str) -> str:
+    """The variant's name as a folder has it."""
+    return "".join(c if c.isalnum() else "-" for c in variant.lower())
 
 
 def _scores(config: Config, split: str, round: int | None) -> dict[str, float]:
