@@ -97,7 +97,7 @@ def _extend(
 
 def stands(scene: Scene, relation: str, first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     """Whether every thing of `first` stands in `relation` to every thing of `second`."""
-    return all(related(relation, scene.things[i], scene.things[j]) for i in first for j in second)
+    return all(related(scene, relation, i, j) for i in first for j in second)
 
 
 def _groups(scene: Scene, phrase: Phrase) -> list[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from repair.core.errors import DataError
 from repair.world.claims import Claim, Phrase, counts, holds
 from repair.world.distance import n_facts, thing_distance
 from repair.world.sampling import draw_noise
-from repair.world.scenes import CELLS, MAX_THINGS, Place, Scene, Thing, related
+from repair.world.scenes import CELLS, MAX_THINGS, Place, Scene, Thing, may_stand, relations_of
 from repair.world.vocabulary import COLOURS, KINDS, SIZES, is_a
 
 Group = tuple[int, ...]
@@ -213,18 +213,10 @@ def _placed(scene: Scene, moved: Group, new: Group, links: list[tuple[str, int, 
         placing = dict(zip(loose, cells, strict=True))
         if any(placing[i] == scene.things[i].place for i in moved):
             continue
-        places = fixed | placing
-        if all(_stand(relation, places[i], places[j]) for relation, i, j in links):
+        by_index = fixed | placing
+        places = tuple(by_index[i] for i in range(len(by_index)))
+        if may_stand(places) and relations_of(places).issuperset(links):
             yield placing
-
-
-def _stand(relation: str, a: Place, b: Place) -> bool:
-    return related(relation, _dot(a), _dot(b))
-
-
-@lru_cache(maxsize=16)
-def _dot(place: Place) -> Thing:
-    return Thing(kind="ball", colour="red", size="big", action=None, place=place)
 
 
 def _n_resting(scene: Scene, placing: dict[int, Place]) -> int:

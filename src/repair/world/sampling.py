@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from repair.world.scenes import CELLS, MAX_THINGS, Place, Scene, Thing
+from repair.world.scenes import CELLS, MAX_THINGS, Place, Scene, Thing, may_stand
 from repair.world.vocabulary import COLOURS, KINDS, SETTINGS, SIZES, categories_of
 
 T = TypeVar("T")
@@ -154,9 +154,8 @@ def _places(rng: np.random.Generator, kinds: list[str]) -> list[Place]:
     for i in order:
         if i in placed:
             continue
-        free = _open_cells(list(placed.values()))
-        if not free:
-            free = [p for p in CELLS if p not in placed.values()]
+        taken = list(placed.values())
+        free = _open_cells(taken) or [cell for cell in CELLS if may_stand([*taken, cell])]
         liked = [p for p in free if (p.row == 0) == (kinds[i] in _FLYERS)]
         placed[i] = _pick(rng, liked if liked and rng.random() < 0.75 else free)
     return [placed[i] for i in range(len(kinds))]
@@ -167,9 +166,8 @@ def _open_cells(taken: list[Place]) -> list[Place]:
     return [
         cell
         for cell in CELLS
-        if all(
-            cell != other and not (cell.column == other.column and abs(cell.row - other.row) == 1) for other in taken
-        )
+        if may_stand([*taken, cell])
+        and not any(cell.column == other.column and abs(cell.row - other.row) == 1 for other in taken)
     ]
 
 

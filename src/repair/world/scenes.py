@@ -3,27 +3,34 @@
 The facts of a scene are its setting and, per thing, kind, colour, size, action and place. `noise` seeds (one for the
 background, one per thing) decide jitter, hue and texture of the drawing and are no facts.
 
-Relations follow from places alone. Cells are a third of the image wide and high, columns and rows 0.94 of a cell apart,
-and a thing stands within `JITTER` of a cell from where its column and row meet; so two columns stay 0.78 cells apart,
-one column within 0.16, and no jitter makes a relation look other than it is:
+Relations follow from places alone. A thing right above another in its column rests on it; a column holds no more than
+two things. What rests is drawn on top of its support, between two rows, so its *level* is half a row above its
+support's; that of any other thing is its row. Then
 
-    left(a, b)   a.column < b.column            right(a, b)  left(b, a)
-    above(a, b)  a.row < b.row                  below(a, b)  above(b, a)
-    on(a, b)     same column, a.row = b.row - 1; `a` is drawn resting on `b`. So `on` entails `above`.
+    left(a, b)   a.column < b.column                      right(a, b)  left(b, a)
+    above(a, b)  level(a) <= level(b) - 1, or on(a, b)    below(a, b)  above(b, a)
+    on(a, b)     a.column = b.column and a.row = b.row - 1
+
+so "above" is never said of two things less than a row apart, unless one carries the other. Columns and rows are drawn
+0.94 cells apart (a cell is a third of the image) and a thing stands within `JITTER` of a cell from where it should: no
+jitter makes a relation look other than it is.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
 from typing import Any
 
 from repair.core.errors import DataError
 from repair.core.identity import canonical_json
-from repair.world.vocabulary import COLOURS, KINDS, RELATIONS, SETTINGS, SIZES
+from repair.world.vocabulary import COLOURS, KINDS, SETTINGS, SIZES
 
 N_COLUMNS = 3
 N_ROWS = 3
 MAX_THINGS = 4
+MAX_IN_COLUMN = 2
 JITTER = 0.08  # of a cell, each way
 
 
@@ -84,29 +91,36 @@ class Scene:
         )
 
 
-def related(relation: str, a: Thing, b: Thing) -> bool:
-    """Whether `a` stands in `relation` to `b` (see the module's table)."""
-    pa, pb = a.place, b.place
-    match relation:
-        case "left":
-            return pa.column < pb.column
-        case "right":
-            return pa.column > pb.column
-        case "above":
-            return pa.row < pb.row
-        case "below":
-            return pa.row > pb.row
-        case "on":
-            return pa.column == pb.column and pa.row == pb.row - 1
-        case _:
-            raise ValueError(f"unknown relation {relation!r}: {', '.join(RELATIONS)}")
+def related(scene: Scene, relation: str, i: int, j: int) -> bool:
+    """Whether thing `i` of `scene` stands in `relation` to thing `j` (see the module's table)."""
+    return (relation, i, j) in relations_of(tuple(thing.place for thing in scene.things))
+
+
+@lru_cache(maxsize=1 << 14)
+def relations_of(places: tuple[Place, ...]) -> frozenset[tuple[str, int, int]]:
+    """All (relation, i, j) that hold between things at `places`."""
+    levels = [place.row + (0.5 if Place(place.column, place.row + 1) in places else 0.0) for place in places]
+    found = set()
+    for (i, a), (j, b) in permutations(enumerate(places), 2):
+        on = a.column == b.column and a.row == b.row - 1
+        if on:
+            found.add(("on", i, j))
+        if on or levels[i] <= levels[j] - 1:
+            found |= {("above", i, j), ("below", j, i)}
+        if a.column < b.column:
+            found |= {("left", i, j), ("right", j, i)}
+    return frozenset(found)
+
+
+def may_stand(places: Collection[Place]) -> bool:
+    """Whether things can stand at `places`: one in a cell, at most two in a column."""
+    columns = [place.column for place in places]
+    return len(set(places)) == len(places) and all(columns.count(column) <= MAX_IN_COLUMN for column in set(columns))
 
 
 def supports(scene: Scene) -> dict[int, int]:
     """Index of each resting thing to the index of the thing it rests on."""
-    return {
-        i: j for i, a in enumerate(scene.things) for j, b in enumerate(scene.things) if i != j and related("on", a, b)
-    }
+    return {i: j for relation, i, j in relations_of(tuple(t.place for t in scene.things)) if relation == "on"}
 
 
 def _from_value(value: Mapping[str, Any]) -> Scene:
@@ -122,8 +136,8 @@ def _problem(scene: Scene) -> str | None:
         return f"unknown setting {scene.setting!r}"
     if not 1 <= len(scene.things) <= MAX_THINGS:
         return f"{len(scene.things)} things, not 1 to {MAX_THINGS}"
-    if len({thing.place for thing in scene.things}) < len(scene.things):
-        return "two things in one cell"
+    if not may_stand([thing.place for thing in scene.things]):
+        return f"two things in one cell, or more than {MAX_IN_COLUMN} in a column"
     for thing in scene.things:
         if thing.kind not in KINDS or thing.colour not in COLOURS or thing.size not in SIZES:
             return f"unknown kind, colour or size in {thing}"
