@@ -29,7 +29,14 @@ def as_bytes(found):
     return b"".join(
         array.tobytes()
         for side in (found.rows, found.columns)
-        for array in (side.indices, side.scores, side.probe_ranks, side.probe_ties, side.probe_scores)
+        for array in (
+            side.indices,
+            side.scores,
+            side.probe_ranks,
+            side.probe_ties,
+            side.probe_ties_above,
+            side.probe_scores,
+        )
     )
 
 
@@ -52,6 +59,10 @@ def assert_equals_reference(rows, columns, matches, k, found, row_probes, column
                 else:
                     assert side.probe_ranks[query, place] == reference.rank(table[query], out, probe)
                     assert side.probe_ties[query, place] == reference.ties(table[query], out, probe)
+                    won = 1 + sum(
+                        table[query][j] > table[query][probe] for j in range(len(table[query])) if j not in out
+                    )
+                    assert side.probe_ranks[query, place] - side.probe_ties_above[query, place] == won
                     assert side.probe_scores[query, place] == table[query][probe]
 
 

@@ -36,15 +36,17 @@ class Ranked:
     """One direction of a search over n queries and N items; row i is query i.
 
     `indices` and `scores` have shape (n, min(k, N)), best first. Where a query has fewer non-matching items than that,
-    the rest is index -1 and score -inf. The three probe arrays have the shape (n, m) of the probes asked for: rank
-    among the non-matching items (a matching probe is ranked as if it alone were added), the number of *other*
-    non-matching items of equal score, and the probe's score. A probe of -1 has rank 0, no ties and score -inf.
+    the rest is index -1 and score -inf. The probe arrays have the shape (n, m) of the probes asked for: rank among the
+    non-matching items (a matching probe is ranked as if it alone were added), the number of *other* non-matching items
+    of equal score, how many of those stand above it by index, and its score. So with all ties won the rank would be
+    probe_ranks - probe_ties_above, with all lost that + probe_ties. A probe of -1 has rank 0, no ties, score -inf.
     """
 
     indices: IntArray
     scores: FloatArray
     probe_ranks: IntArray
     probe_ties: IntArray
+    probe_ties_above: IntArray
     probe_scores: FloatArray
 
 
@@ -221,18 +223,20 @@ class _Side:
             scores=scores,
             probe_ranks=probes.ranks,
             probe_ties=probes.ties,
+            probe_ties_above=probes.ties_above,
             probe_scores=np.where(probes.items == NO_ITEM, np.float32(-np.inf), probes.scores),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Probes:
-    """Items whose rank is counted, (n, m): their scores, and the running ranks and ties."""
+    """Items whose rank is counted, (n, m): their scores, and the running counts."""
 
     items: IntArray
     scores: FloatArray
     ranks: IntArray
     ties: IntArray
+    ties_above: IntArray
 
     def update(self, scores: FloatArray, span: slice, item_start: int) -> None:
         for column in range(self.items.shape[1]):
@@ -245,7 +249,9 @@ class _Probes:
                 same = scores[tied] == level[tied]
                 index = np.arange(scores.shape[1]) + item_start
                 place = self.items[span, column][tied, None]
-                self.ranks[span, column][tied] += _count(same & (index < place))
+                tied_above = _count(same & (index < place))
+                self.ranks[span, column][tied] += tied_above
+                self.ties_above[span, column][tied] += tied_above
                 self.ties[span, column][tied] += _count(same & (index != place))
 
 
@@ -259,7 +265,11 @@ def _probes(queries: FloatArray, items: FloatArray, probes: IntArray | None, *, 
     scores = np.full(chosen.shape, np.inf, dtype=np.float32)  # no score is above the +inf of an absent probe
     scores[query, place] = pair_scores(queries, items, query, chosen[query, place])
     return _Probes(
-        items=chosen, scores=scores, ranks=(chosen != NO_ITEM).astype(np.int64), ties=np.zeros(chosen.shape, np.int64)
+        items=chosen,
+        scores=scores,
+        ranks=(chosen != NO_ITEM).astype(np.int64),
+        ties=np.zeros(chosen.shape, dtype=np.int64),
+        ties_above=np.zeros(chosen.shape, dtype=np.int64),
     )
 
 
