@@ -125,8 +125,8 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
 # Where something rests on a thing, in its heights: far from none and from a whole row, see `scenes` on levels.
 SEAT_HEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "man": 0.74, "woman": 0.74, "child": 0.74, "dog": 0.6, "cat": 0.55, "horse": 0.68, "bird": 0.6,
-        "car": 0.68, "boat": 0.36, "bicycle": 0.62, "tree": 0.74, "flower": 0.74, "ball": 0.7, "kite": 0.74,
-        "chair": 0.5, "box": 0.64, "umbrella": 0.74,
+        "man": 0.7, "woman": 0.7, "child": 0.7, "dog": 0.6, "cat": 0.55, "horse": 0.68, "bird": 0.6,
+        "car": 0.68, "boat": 0.36, "bicycle": 0.62, "tree": 0.7, "flower": 0.7, "ball": 0.7, "kite": 0.7,
+        "chair": 0.5, "box": 0.64, "umbrella": 0.7,
     }
 )  # fmt: skip
