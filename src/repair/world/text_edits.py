@@ -29,7 +29,7 @@ class TextEdit:
     claim: Claim
     kept: tuple[int, ...]
     cost: int  # facts changed
-    rank: tuple[int, int, int]  # order among equal costs: mentions dropped, facts dropped, categories changed
+    rank: tuple[int, int, int]  # order among equal costs: mentions dropped, nouns changed, facts dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def minimal_text_edits(scene: Scene, text: str, n: int) -> list[str]:
     """Up to `n` distinct captions, each true of `scene`, that change the fewest facts of `text`.
 
     `[text]` itself, if it is already true. Words of unchanged facts stay. In order: fewest mentions dropped, fewest
-    facts dropped, fewest nouns changed, then the order of things and words. Raises DataError if `text` does not parse.
+    nouns changed, fewest facts dropped, then the order of things and words. Raises DataError if `text` does not parse.
     """
     said = parse_said(text)
     edits = minimal_edits(scene, said.claim)
@@ -68,6 +68,9 @@ def say_edit(edit: TextEdit, wording: Wording) -> str:
     for what in ("setting", "setting_first", "opener"):
         if (what, 0) in wording.words:
             moved[what, 0] = wording.words[what, 0]
+    last = edit.kept[-1]
+    if ("noun", last + 1) in wording.words and wording.words.get(("separator", last)) == ",":
+        moved.pop(("separator", len(edit.kept) - 1), None)  # no longer within a list but before its last member
     return say(edit.claim, Wording(MappingProxyType(moved)))
 
 
@@ -149,7 +152,7 @@ def _edits(scene: Scene, claim: Claim, chosen: tuple[_Option, ...], cost: int) -
         n_silenced += sum(a is not None and b is None for a, b in zip(was, relations, strict=True))
         n_silenced += int(claim.setting is not None and setting is None)
         n_renamed = sum(old.category != new.category for old, new in pairs)
-        yield TextEdit(claim=edited, kept=kept, cost=cost, rank=(len(chosen) - len(kept), n_silenced, n_renamed))
+        yield TextEdit(claim=edited, kept=kept, cost=cost, rank=(len(chosen) - len(kept), n_renamed, n_silenced))
 
 
 def _n_silenced(old: Phrase, new: Phrase) -> int:
