@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = 0.0
+BIAS = -4.745
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 0.0,
-        "overlap": 0.0,
-        "mean_overlap": 0.0,
-        "n_subjects_wrong": 0.0,
-        "n_things_wrong": 0.0,
-        "n_actions_wrong": 0.0,
-        "n_attributes_wrong": 0.0,
-        "n_counts_wrong": 0.0,
-        "n_relations_wrong": 0.0,
+        "share": 2.65,
+        "overlap": 2.127,
+        "mean_overlap": 2.768,
+        "n_subjects_wrong": -1.123,
+        "n_things_wrong": -0.685,
+        "n_actions_wrong": -0.465,
+        "n_attributes_wrong": -0.824,
+        "n_counts_wrong": -0.65,
+        "n_relations_wrong": -0.278,
     }
 )
 
