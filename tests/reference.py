@@ -41,7 +41,7 @@ def ties(scores, excluded, probe):
 def cross_entropy(logits, label, masked=()):
     """-log softmax(logits)[label], leaving out the masked positions; plain floats or 0-d tensors."""
     kept = [value for index, value in enumerate(logits) if index not in masked]
-    top = max(float(value) for value in kept)
+    top = max(float(value.detach()) for value in kept)
     total = sum((value - top).exp() for value in kept)
     return total.log() + top - logits[label]
 
