@@ -26,7 +26,7 @@ from repair.encoders.small_towers import STRIDE, SmallModule, seeded
 
 PAD, UNKNOWN, END = 0, 1, 2
 _FIRST_WORD = 3  # words follow the three special tokens, in the order of the vocabulary
-_LENGTH = 32  # tokens of a text, the end token included
+_LENGTH = 40  # tokens of a text, the end token included
 _DIM = 128
 _ARCHITECTURE = "small-1"  # a change of the towers needs a new name: old weights are then refused
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
@@ -46,7 +46,7 @@ def words_of(text: str) -> list[str]:
 
 class SmallEncoder:
     """A TrainableEncoder (see `core.ports`). `prepare_images` gives uint8 (n, 3, size, size), `prepare_texts` int16
-    (n, 32) token ids; features have 128 dimensions."""
+    (n, 40) token ids; features have 128 dimensions."""
 
     name = "small"
     dim = _DIM
@@ -95,7 +95,7 @@ class SmallEncoder:
         return out
 
     def prepare_texts(self, texts: Sequence[str]) -> Array:
-        """int16 (n, 32): word ids, an end token, zeros. Texts of more than 31 words lose their end."""
+        """int16 (n, 40): word ids, an end token, zeros. Texts of more than 39 words lose their end."""
         out = np.zeros((len(texts), _LENGTH), dtype=np.int16)
         for row, text in zip(out, texts, strict=True):
             ids = [self._ids.get(word, UNKNOWN) for word in words_of(text)[: _LENGTH - 1]]
@@ -103,7 +103,7 @@ class SmallEncoder:
         return out
 
     def n_cut(self, texts: Sequence[str]) -> int:
-        """How many of `texts` have more than 31 words."""
+        """How many of `texts` have more than 39 words."""
         return sum(len(words_of(text)) > _LENGTH - 1 for text in texts)
 
     def embed_images(self, prepared: Array, *, batch_size: int = 256) -> FloatArray:
