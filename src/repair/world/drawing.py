@@ -68,7 +68,7 @@ def encode_png(image: Image.Image, scene: Scene) -> bytes:
     info = PngImagePlugin.PngInfo()
     info.add_text(_PNG_KEY, scene.to_json())
     buffer = io.BytesIO()
-    image.save(buffer, format="PNG", pnginfo=info, compress_level=4)
+    image.save(buffer, format="PNG", pnginfo=info, compress_level=1)
     return buffer.getvalue()
 
 
