@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from repair.core.errors import DataError
-from repair.world.scenes import MAX_THINGS, Scene, Thing, related
+from repair.world.scenes import MAX_THINGS, Scene, Thing, relations_of
 from repair.world.vocabulary import (
     AT_LEAST,
     CATEGORIES,
@@ -97,7 +97,8 @@ def _extend(
 
 def stands(scene: Scene, relation: str, first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     """Whether every thing of `first` stands in `relation` to every thing of `second`."""
-    return all(related(scene, relation, i, j) for i in first for j in second)
+    held = relations_of(tuple(thing.place for thing in scene.things))
+    return all((relation, i, j) in held for i in first for j in second)
 
 
 def _groups(scene: Scene, phrase: Phrase) -> list[tuple[int, ...]]:

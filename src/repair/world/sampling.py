@@ -5,8 +5,9 @@ more or less), as photos of one event do: this is where near misses come from.
 """
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -161,14 +162,19 @@ def _places(rng: np.random.Generator, kinds: list[str]) -> list[Place]:
     return [placed[i] for i in range(len(kinds))]
 
 
-def _open_cells(taken: list[Place]) -> list[Place]:
+def _open_cells(taken: Iterable[Place]) -> list[Place]:
     """Free cells whose occupant neither rests on anything nor carries anything."""
-    return [
+    return list(_open_beside(frozenset(taken)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _open_beside(taken: frozenset[Place]) -> tuple[Place, ...]:
+    return tuple(
         cell
         for cell in CELLS
         if may_stand([*taken, cell])
         and not any(cell.column == other.column and abs(cell.row - other.row) == 1 for other in taken)
-    ]
+    )
 
 
 def _pick(rng: np.random.Generator, choices: Sequence[T]) -> T:
