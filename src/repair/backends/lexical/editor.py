@@ -64,5 +64,4 @@ def _ranked(text: str, evidence: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cut(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 80 else flat[:79] + "…"
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -9,7 +9,7 @@ _IRREGULAR_PLURALS = {
     "deer": "deer", "fish": "fish", "bison": "bison", "aircraft": "aircraft", "gentleman": "gentlemen",
     "policeman": "policemen", "fireman": "firemen", "fisherman": "fishermen", "businessman": "businessmen",
     "cameraman": "cameramen", "guy": "guys", "photo": "photos", "piano": "pianos", "hero": "heroes",
-    "potato": "potatoes", "tomato": "tomatoes",
+    "bus": "buses", "potato": "potatoes", "tomato": "tomatoes",
 }  # fmt: skip
 _SINGULARS = {plural: singular for singular, plural in _IRREGULAR_PLURALS.items()}
 

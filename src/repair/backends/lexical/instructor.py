@@ -39,7 +39,7 @@ class LexicalInstructor:
         findings = judge(claim, [analyse(text) for text in sides.evidence])
         wrong = wrong_findings(claim, findings) or possible_findings(findings)
         if not wrong:
-            raise BadReply(f"nothing in '{sides.claim.strip()}' disagrees with the captions of the image")
+            raise BadReply(f"nothing in '{sides.claim}' disagrees with the captions of the image")
         of_text = case.direction is Direction.IMAGE_TO_TEXT
         found = {error_type(finding, of_text=of_text) for finding in wrong}
         types = tuple(kind for kind in ErrorType if kind in found)
@@ -65,7 +65,7 @@ def _of_caption(sides: Sides, wrong: Sequence[Finding]) -> tuple[str, str, str]:
     best = next(iter(rewrites(sides.claim, sides.evidence)), None)
     if best is None:
         claims = ", ".join(dict.fromkeys(f'"{finding.claim}"' for finding in wrong))
-        return claims.replace('"', ""), sides.claim.strip(), f"Correct {claims} and keep every other word."
+        return claims.replace('"', ""), sides.claim, f"Correct {claims} and keep every other word."
     before, after = sides.claim.split(), best.text.split()
     residual, scaffold, steps = [], [], []
     for kind, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():

@@ -131,9 +131,8 @@ def _judge_traits(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon)
 
 def _judge_trait(claim: Analysis, thing: Thing, trait: Trait, evidence: Sequence[Analysis], words: Lexicon) -> Finding:
     wanted = trait.attribute
-    n_support = 0.0
+    n_full, n_half = 0, 0
     rival = ""
-    is_allowed = False
     for caption in evidence:
         same_kind = [
             (other, seen)
@@ -143,17 +142,13 @@ def _judge_trait(claim: Analysis, thing: Thing, trait: Trait, evidence: Sequence
             if other.attribute.kind == wanted.kind
         ]
         if any(words.are_near(other.attribute.value, wanted.value) for other, _ in same_kind):
-            n_support += 1
+            n_full += 1
         elif same_kind:
             other, _ = same_kind[0]
             rival = rival or caption.phrase(other.token, other.token)
         elif f"{wanted.kind}:{wanted.value}" in caption.said or wanted.value in caption.words:
-            n_support += 0.5  # said of something else, or what it is made of is seen ("grassy": grass)
-            is_allowed = True
-    if n_support >= 1 or (is_allowed and not rival):
-        status = Status.SUPPORTED if n_support >= 1 else Status.POSSIBLE
-    else:
-        status = Status.CONTRADICTED if rival else Status.UNMENTIONED
+            n_half += 1  # said of something else, or what it is made of is seen ("grassy": grass)
+    status = _status(n_full, 0 if rival else n_half, rival)
     return Finding(
         aspect=ErrorType.ATTRIBUTE,
         status=status,
@@ -161,9 +156,18 @@ def _judge_trait(claim: Analysis, thing: Thing, trait: Trait, evidence: Sequence
         evidence=rival if status is Status.CONTRADICTED else "",
         about=claim.phrase(thing.head, thing.head),
         token=trait.token,
-        share=n_support / len(evidence),
+        share=(n_full + n_half / 2) / len(evidence),
         is_central=thing.is_subject,
     )
+
+
+def _status(n_full: int, n_half: int, rival: str) -> Status:
+    """From how many captions support a claim, how many allow it, and what speaks against it."""
+    if n_full:
+        return Status.SUPPORTED
+    if n_half:
+        return Status.POSSIBLE
+    return Status.CONTRADICTED if rival else Status.UNMENTIONED
 
 
 def _judge_counts(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon) -> Iterator[Finding]:
@@ -221,21 +225,19 @@ def _relation_finding(claim: Analysis, relation: Relation, rival: str, n_same: i
 
 def _judge_action(claim: Analysis, action: Action, evidence: Sequence[Analysis], words: Lexicon) -> Finding:
     doer = claim.things[action.doer] if action.doer is not None else None
-    n_support = 0.0
+    n_full, n_half = 0, 0
     rival = ""
     for caption in evidence:
         fitting = [other for other in caption.actions if _may_do(doer, other, caption, words)]
         if any(other.verb == action.verb for other in fitting):
-            n_support += 1
+            n_full += 1
         elif action.verb in caption.words:
-            n_support += 0.5
+            n_half += 1  # mentioned, but not as what this doer does
         else:
             against = [other for other in fitting if words.verbs_exclude(action.verb, other.verb)]
             if against and not rival:
                 rival = caption.phrase(against[0].token, against[0].token)
-    status = Status.SUPPORTED if n_support >= 1 else Status.POSSIBLE
-    if n_support == 0:
-        status = Status.CONTRADICTED if rival else Status.UNMENTIONED
+    status = _status(n_full, n_half, rival)
     token = claim.tokens[action.token]
     return Finding(
         aspect=ErrorType.ACTION,
@@ -244,7 +246,7 @@ def _judge_action(claim: Analysis, action: Action, evidence: Sequence[Analysis],
         evidence=rival if status is Status.CONTRADICTED else "",
         about="",
         token=action.token,
-        share=n_support / len(evidence),
+        share=(n_full + n_half / 2) / len(evidence),
         is_central=token.dep == "ROOT" or bool(doer and doer.is_subject),
     )
 

@@ -1,4 +1,4 @@
-"""The parser's commonest errors on captions, undone on its tokens."""
+"""The parser's commonest errors on captions, undone on its tokens: verbs taken for the nouns they follow."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,61 +8,92 @@ from repair.backends.lexical.inflection import base_forms
 from repair.backends.lexical.lexicon import PERSON, Lexicon
 
 _BEFORE_NOUN = frozenset({"compound", "nmod", "amod"})
+_FINITE = frozenset({"VBZ", "VBP", "VBD"})
 
 
 def mend(tokens: list[Token], words: Lexicon) -> list[Token]:
-    """Undo the parser's commonest error on captions: "two dogs race", "a dog swimming" read as one noun.
+    """Verbs read as nouns become verbs again: "two dogs race", "a dog swimming", "a man in a red shirt rides".
 
-    A noun that is a verb's form and directly follows a person or animal that it seems to be compounded with is that
-    one's verb.
+    Only words that are a verb's form and no noun of the lexicon, and that follow the noun they are taken for a part of.
     """
     for index in range(1, len(tokens)):
-        verb, doer = tokens[index], tokens[index - 1]
-        if verb.pos != "NOUN" or doer.pos != "NOUN" or not _is_before_noun(tokens, index):
+        token = tokens[index]
+        if token.pos != "NOUN" or tokens[index - 1].pos != "NOUN" or words.knows(token.lower):
             continue
-        noun = words.noun(doer.lemma)
-        lemma = next((base for base in base_forms(verb.lower) if base in words.verbs), None)
-        if lemma is None or words.knows(verb.lower):
+        lemma = next((base for base in base_forms(token.lower) if base in words.verbs), None)
+        if lemma is None:
             continue
-        is_participle = verb.lower.endswith("ing")
-        if words.top_kind(noun) in (PERSON, "animal"):
-            if verb.dep == "ROOT" or is_participle:
-                _rewire(tokens, index, lemma)
-        # "are at the beach playing in the ocean": not the beach plays.
-        elif (
-            is_participle
-            and tokens[verb.first].pos == "DET"
-            and tokens[index + 1 : index + 2]
-            and tokens[index + 1].pos == "ADP"
+        if token.lower.endswith("ing"):
+            _mend_participle(tokens, index, lemma, words)
+        elif not any(t.tag in _FINITE for t in tokens) and (
+            _is_read_as_noun(tokens, index) or _has_subject(tokens, index)
         ):
-            root = next(i for i, token in enumerate(tokens) if token.dep == "ROOT")
-            if root != index:
-                _rewire(tokens, index, lemma)
-                tokens[index] = replace(tokens[index], dep="advcl", head=root)
+            _make_main(tokens, index, lemma)
     return tokens
 
 
-def _is_before_noun(tokens: Sequence[Token], noun: int) -> bool:
-    """Whether the word before `noun` is taken for a part of its name, alone or joined ("horse and rider leap")."""
-    before = tokens[noun - 1]
-    if before.dep == "conj" and tokens[noun].dep == "ROOT":
+def _is_verbless(tokens: Sequence[Token]) -> bool:
+    return not any(token.tag in _FINITE for token in tokens)
+
+
+def _is_living(token: Token, words: Lexicon) -> bool:
+    return words.top_kind(words.noun(token.lemma)) in (PERSON, "animal")
+
+
+def _is_read_as_noun(tokens: Sequence[Token], index: int) -> bool:
+    """Whether the word before is taken for a part of its name, alone or joined ("horse and rider leap")."""
+    before = tokens[index - 1]
+    if before.dep == "conj" and tokens[index].dep == "ROOT":
         before = tokens[before.head]
-    return before.head == noun and before.dep in _BEFORE_NOUN
+    return before.head == index and before.dep in _BEFORE_NOUN
 
 
-def _rewire(tokens: list[Token], verb: int, lemma: str) -> None:
+def _has_subject(tokens: Sequence[Token], index: int) -> bool:
+    return tokens[index].dep == "ROOT" and any(t.dep == "nsubj" and t.head == index for t in tokens[:index])
+
+
+def _mend_participle(tokens: list[Token], index: int, lemma: str, words: Lexicon) -> None:
+    if not _is_read_as_noun(tokens, index):
+        return
+    after = tokens[index + 1] if index + 1 < len(tokens) else None
+    if _is_living(tokens[index - 1], words):
+        _make_participle(tokens, index, lemma)
+    # "are at the beach playing in the ocean": it is not the beach that plays.
+    elif tokens[tokens[index].first].pos == "DET" and after is not None and after.pos == "ADP":
+        root = next(i for i, token in enumerate(tokens) if token.dep == "ROOT")
+        if root != index:
+            _make_participle(tokens, index, lemma)
+            tokens[index] = replace(tokens[index], dep="advcl", head=root)
+
+
+def _make_participle(tokens: list[Token], verb: int, lemma: str) -> None:
+    """The noun before it takes its place, and the participle says what that one does."""
     old, doer = tokens[verb], verb - 1
     if tokens[doer].dep == "conj":
         doer = tokens[doer].head
-    is_participle = old.lower.endswith("ing")
-    tag = "VBG" if is_participle else "VBZ" if old.lower.endswith("s") else "VBP"
     for index in range(old.first, doer):
         if tokens[index].head == verb:
             tokens[index] = replace(tokens[index], head=doer)
-    if old.dep == "ROOT" and not is_participle:
-        tokens[verb] = replace(old, lemma=lemma, tag=tag, pos="VERB", head=verb)
-        tokens[doer] = replace(tokens[doer], dep="nsubj", head=verb, first=old.first, last=verb - 1)
-        return
-    tokens[verb] = replace(old, lemma=lemma, tag=tag, pos="VERB", dep="acl", head=doer, first=verb)
+    tokens[verb] = replace(old, lemma=lemma, tag="VBG", pos="VERB", dep="acl", head=doer, first=verb)
     head = doer if old.dep == "ROOT" else old.head
     tokens[doer] = replace(tokens[doer], dep=old.dep, head=head, first=old.first, last=old.last)
+
+
+def _make_main(tokens: list[Token], verb: int, lemma: str) -> None:
+    """It becomes the caption's main verb, with what was the root for its subject."""
+    old = tokens[verb]
+    root = next(i for i, token in enumerate(tokens) if token.dep == "ROOT")
+    heir = next(i for i in range(verb) if tokens[i].head == verb and tokens[i].dep in (*_BEFORE_NOUN, "nsubj"))
+    for index, token in enumerate(tokens):
+        if index < verb and token.last >= verb:
+            tokens[index] = replace(token, last=verb - 1)
+        if index < verb and token.head == verb and index != heir:
+            tokens[index] = replace(tokens[index], head=heir)
+        if index > verb and token.head < verb:
+            tokens[index] = replace(token, head=verb)
+    tag = "VBZ" if old.lower.endswith("s") else "VBP"
+    tokens[verb] = replace(old, lemma=lemma, tag=tag, pos="VERB", dep="ROOT", head=verb, first=0, last=len(tokens) - 1)
+    dep, head = ("nsubj", verb) if root == verb else (old.dep, old.head)
+    tokens[heir] = replace(tokens[heir], dep=dep, head=head, first=old.first, last=verb - 1)
+    if root != verb:
+        tokens[root] = replace(tokens[root], dep="nsubj", head=verb)

@@ -159,6 +159,8 @@ def _count(
             exact = words.numbers.get(tokens[top].lemma)
             return low, exact, exact is not None
     for index in range(first, head):
+        if index == top:
+            continue  # "a pair of jeans" is not two
         lower = tokens[index].lower
         if lower in words.numbers:
             return words.numbers[lower], words.numbers[lower], lower not in ("lone", "single")
