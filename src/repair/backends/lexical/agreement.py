@@ -9,6 +9,7 @@ from repair.backends.lexical.lexicon import lexicon
 from repair.backends.lexical.splicing import Change, splice
 
 _SUBJECTS = ("nsubj", "nsubjpass")
+_FINITE = ("VBZ", "VBP", "VBD")
 _BE = {("is", True): "are", ("'s", True): "are", ("was", True): "were", ("are", False): "is", ("were", False): "was"}
 _PRONOUNS = {
     "male": {"her": "his", "their": "his", "its": "his", "she": "he", "they": "he", "herself": "himself"},
@@ -30,7 +31,7 @@ _FITS = {
 def agree_verbs(caption: Analysis, subject: Thing, *, is_plural: bool) -> Iterator[Change]:
     """Changes to the finite verbs of `subject` (a thing of `caption` that has become plural or singular)."""
     for index, token in enumerate(caption.tokens):
-        if token.tag in ("VBZ", "VBP", "VBD") and _governs(caption, index, subject.top):
+        if token.tag in _FINITE and _governs(caption, index, subject.top):
             text = _finite(token.lower, token.lemma, token.tag, is_plural=is_plural)
             if text != token.lower:
                 yield Change(index, index, text)
@@ -47,6 +48,8 @@ def _governs(caption: Analysis, verb: int, subject: int) -> bool:
     while verb not in seen:
         seen.add(verb)
         own = [i for i in caption.children(verb) if caption.tokens[i].dep in _SUBJECTS]
+        if not own and any(caption.tokens[i].dep == "expl" for i in caption.children(verb)):
+            own = [i for i in caption.children(verb) if caption.tokens[i].dep == "attr"]  # "there are two dogs"
         if own:
             return subject in own
         token = caption.tokens[verb]
@@ -72,7 +75,7 @@ def agree_pronouns(caption: Analysis) -> str:
     A pronoun that fits no person or animal of the caption is made to fit the nearest one before it, else the first.
     """
     words = lexicon()
-    living = [t for t in caption.things if words.is_person(t.noun) or words.top_kind(t.noun) == "animal"]
+    living = [t for t in caption.things if words.is_living(t.noun)]
     if not living:
         return caption.text
     senses = {_sense(thing) for thing in living} | ({"many"} if len(living) > 1 else set())
@@ -86,7 +89,18 @@ def agree_pronouns(caption: Analysis) -> str:
         if token.lower == "her" and token.tag == "PRP":
             text = {"his": "him", "their": "them"}.get(text, text)
         changes.append(Change(index, index, text))
+        if text == "they" and token.dep in _SUBJECTS:
+            changes.extend(_plural_verb(caption, token.head))
     return splice(caption, changes) or caption.text
+
+
+def _plural_verb(caption: Analysis, verb: int) -> Iterator[Change]:
+    helpers = [i for i in caption.children(verb) if caption.tokens[i].dep in ("aux", "auxpass")]
+    for index in (*helpers, verb):
+        token = caption.tokens[index]
+        text = _finite(token.lower, token.lemma, token.tag, is_plural=True) if token.tag in _FINITE else token.lower
+        if text != token.lower:
+            yield Change(index, index, text)
 
 
 def _sense(thing: Thing) -> str:

@@ -1,7 +1,7 @@
 """How many there are of each class of things in a caption."""
 
 from repair.backends.lexical.analysis import Analysis, Thing
-from repair.backends.lexical.lexicon import PERSON, Lexicon
+from repair.backends.lexical.lexicon import ANIMAL, PERSON, Lexicon
 
 
 def _class_of(thing: Thing, words: Lexicon) -> str:
@@ -9,7 +9,7 @@ def _class_of(thing: Thing, words: Lexicon) -> str:
     if words.is_person(thing.noun):
         return PERSON
     kinds = words.kinds(thing.noun)
-    return kinds[-2] if kinds[-1] == "animal" and len(kinds) > 1 else thing.noun
+    return kinds[-2] if kinds[-1] == ANIMAL and len(kinds) > 1 else thing.noun
 
 
 def totals(caption: Analysis, words: Lexicon) -> dict[str, tuple[int, int | None, Thing]]:

@@ -30,6 +30,10 @@ def noun_phrase(caption: Analysis, thing: Thing) -> NounPhrase:
         before = caption.tokens[first_of_name - 1]
         joined = f"{before.lower}_{caption.tokens[thing.head].lemma}"
         is_own = before.head == thing.head and before.dep == "compound"
+        is_hyphened = before.text == "-" or caption.tokens[first_of_name].text == "-"
+        if is_hyphened and before.end == caption.tokens[first_of_name].start:
+            first_of_name -= 1
+            continue
         if not (words.knows(joined) or (is_own and not words.attributes(before.lower))):
             break
         first_of_name -= 1

@@ -10,6 +10,7 @@ from repair.backends.lexical.lexicon import PERSON, Lexicon, Match, lexicon
 from repair.core.records import ErrorType
 
 _CREDIT = {Match.SAME: 1.0, Match.BROADER: 1.0, Match.NARROWER: 0.5, Match.EXCLUDED: 0.0, Match.UNRELATED: 0.0}
+_BARE_PLURAL = (2, None)
 _BODY = "body_part"
 _WEARING = frozenset({"wear", "dress"})
 
@@ -173,14 +174,16 @@ def _status(n_full: int, n_half: int, rival: str) -> Status:
 def _judge_counts(claim: Analysis, evidence: Sequence[Analysis], words: Lexicon) -> Iterator[Finding]:
     seen = [totals(caption, words) for caption in evidence]
     for name, (low, high, thing) in totals(claim, words).items():
-        is_alive = name == PERSON or words.top_kind(name) == "animal"
-        if not (is_alive or thing.is_counted):
+        if not (words.is_living(name) or thing.is_counted):
             continue
         found = [total[name] for total in seen if name in total]
         if not found:
             continue
         agreeing = [t for t in found if (high is None or t[0] <= high) and (t[1] is None or low <= t[1])]
-        rival = "" if agreeing else how_many(*found[0][:2])
+        against = [t for t in found if t not in agreeing]
+        if against and all(t[:2] == _BARE_PLURAL for t in agreeing) and (low, high) != _BARE_PLURAL:
+            agreeing = []  # "people" allows any number, "five people" does not
+        rival = "" if agreeing else how_many(*against[0][:2])
         yield Finding(
             aspect=ErrorType.COUNT,
             status=Status.SUPPORTED if agreeing else Status.CONTRADICTED,

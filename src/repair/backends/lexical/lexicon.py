@@ -10,6 +10,7 @@ from importlib.resources import files
 from repair.core.identity import hash_value
 
 PERSON = "person"
+ANIMAL = "animal"
 _FILES = ("people.toml", "nouns.toml", "words.toml")
 
 # Members of these kinds are seen side by side, so one does not speak against another.
@@ -71,6 +72,9 @@ class Lexicon:
 
     def is_person(self, noun: str) -> bool:
         return noun in self.people
+
+    def is_living(self, noun: str) -> bool:
+        return self.top_kind(noun) in (PERSON, ANIMAL)
 
     def kinds(self, noun: str) -> tuple[str, ...]:
         """The noun and the kinds above it, nearest first; a person word is a PERSON."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from repair.backends.lexical.analysis import Token
 from repair.backends.lexical.inflection import base_forms
-from repair.backends.lexical.lexicon import PERSON, Lexicon
+from repair.backends.lexical.lexicon import Lexicon
 
 _BEFORE_NOUN = frozenset({"compound", "nmod", "amod"})
 _FINITE = frozenset({"VBZ", "VBP", "VBD"})
@@ -36,10 +36,6 @@ def _is_verbless(tokens: Sequence[Token]) -> bool:
     return not any(token.tag in _FINITE for token in tokens)
 
 
-def _is_living(token: Token, words: Lexicon) -> bool:
-    return words.top_kind(words.noun(token.lemma)) in (PERSON, "animal")
-
-
 def _is_read_as_noun(tokens: Sequence[Token], index: int) -> bool:
     """Whether the word before is taken for a part of its name, alone or joined ("horse and rider leap")."""
     before = tokens[index - 1]
@@ -56,7 +52,7 @@ def _mend_participle(tokens: list[Token], index: int, lemma: str, words: Lexicon
     if not _is_read_as_noun(tokens, index):
         return
     after = tokens[index + 1] if index + 1 < len(tokens) else None
-    if _is_living(tokens[index - 1], words):
+    if words.is_living(words.noun(tokens[index - 1].lemma)):
         _make_participle(tokens, index, lemma)
     # "are at the beach playing in the ocean": it is not the beach that plays.
     elif tokens[tokens[index].first].pos == "DET" and after is not None and after.pos == "ADP":

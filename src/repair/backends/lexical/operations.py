@@ -13,6 +13,12 @@ from repair.backends.lexical.predicates import predicate_changes
 from repair.backends.lexical.splicing import Change
 from repair.core.records import ErrorType
 
+_BARE_SEX = frozenset({"male", "female"})  # the parser takes them for nouns and adjectives by turns
+_LOCATIVE = frozenset(
+    {"in", "on", "at", "through", "across", "along", "down", "up", "over", "near", "by", "beside", "under", "behind",
+     "inside", "outside", "around", "into", "onto", "towards", "toward", "past", "off", "against", "between", "among",
+     "to", "of", "in_front_of", "above", "atop", "within", "alongside", "beneath", "out", "from"}
+)  # fmt: skip
 _REMOVAL = 2.0  # what a removal costs beyond its words: a change keeps more of the caption than a hole does
 
 
@@ -58,6 +64,10 @@ def _remove_thing(caption: Analysis, thing: Thing) -> Iterator[list[Change]]:
     """Alone if another is joined to it ("a coat and hat" to "a hat"), else with the part it stands in."""
     joined = next((i for i in caption.children(thing.top) if caption.tokens[i].dep == "conj"), None)
     if joined is None or joined < thing.top:
+        part = optional_part(caption, thing.top)
+        after = _loosely_attached(caption, thing)
+        if part is not None and after is not None and part[0] < after <= part[1]:
+            yield [Change(part[0], after - 1, "")]
         yield from _remove(caption, thing.top)
         return
     other = caption.thing_at(joined)
@@ -66,6 +76,23 @@ def _remove_thing(caption: Analysis, thing: Thing) -> Iterator[list[Change]]:
         determiner = noun_phrase(caption, thing).determiner
         first = thing.first if has_own or determiner is None else determiner[1] + 1
         yield [Change(first, other.first - 1, "")]
+
+
+def _loosely_attached(caption: Analysis, thing: Thing) -> int | None:
+    """Where something after the thing begins that can stand without it: "in a jacket [riding a sled]"."""
+    words = lexicon()
+    for index in caption.children(thing.top):
+        token = caption.tokens[index]
+        if index <= thing.last:
+            continue
+        if token.dep == "acl" and token.tag == "VBG":
+            return token.first
+        place = next((r for r in caption.relations if r.token == index), None)
+        if place is not None and place.preposition in _LOCATIVE and place.preposition != "of":
+            target = caption.things[place.target]
+            if _is_setting(target.noun, words) and caption.tokens[target.first].tag != "PRP$":
+                return token.first
+    return None
 
 
 # ------------------------------------------------------------------------------------------- objects
@@ -80,7 +107,9 @@ def _object(
     for seen in evidence:
         other = _counterpart(caption, thing, seen, words)
         if other is not None:
-            yield swap_noun(caption, thing, seen, other)
+            is_akin = words.shared_kind(thing.noun, other.noun) is not None
+            if is_akin or not thing.traits:  # a black dog becomes a child, not a black child
+                yield swap_noun(caption, thing, seen, other)
             yield swap_phrase(caption, thing, seen, other)
         if thing.is_subject:
             yield swap_subjects(caption, seen)
@@ -102,6 +131,7 @@ def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon
         candidate
         for candidate in seen.things
         if candidate.noun not in words.light_nouns
+        and candidate.noun not in _BARE_SEX
         and seen.tokens[candidate.head].pos != "PRON"
         and not any(words.relate(other.noun, candidate.noun) >= Match.NARROWER for other in others)
     ]
@@ -111,12 +141,8 @@ def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon
         return akin[0]
     if thing.is_subject:
         return next((candidate for candidate in free if candidate.is_subject), None)
-    free = [candidate for candidate in free if _is_living(candidate.noun, words) == _is_living(thing.noun, words)]
+    free = [candidate for candidate in free if words.is_living(candidate.noun) == words.is_living(thing.noun)]
     return next((candidate for candidate in free if _same_slot(caption, thing, seen, candidate)), None)
-
-
-def _is_living(noun: str, words: Lexicon) -> bool:
-    return words.top_kind(noun) in (PERSON, "animal")
 
 
 def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> bool:
@@ -126,7 +152,8 @@ def _same_slot(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) ->
         return False
     one, two = caption.tokens[mine.head], seen.tokens[theirs.head]
     if mine.dep == "pobj":
-        if one.lower != two.lower:
+        words = lexicon()
+        if one.lower != two.lower or _is_setting(thing.noun, words) != _is_setting(other.noun, words):
             return False
         one, two = caption.tokens[one.head], seen.tokens[two.head]
     if one.pos != "VERB" or two.pos != "VERB":
@@ -142,6 +169,8 @@ def _setting(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) ->
         other = seen.things[relation.target]
         if _is_setting(other.noun, words) and other.noun not in caption.words:
             mine, theirs = start_of_relation(caption, thing), start_of_relation(seen, other)
+            if not {caption.tokens[caption.tokens[thing.top].head].lower, relation.preposition} <= _LOCATIVE:
+                continue
             if caption.tokens[caption.tokens[mine].head].pos == "AUX":  # "is in …": not "is through …"
                 yield [Change(thing.first, thing.last, words_of(seen, other.first, other.last))]
             elif mine < thing.first and theirs < other.first:

@@ -92,4 +92,7 @@ def _pipeline() -> Any:
 
 def _cut(text: str) -> str:
     words = text.split(maxsplit=MAX_WORDS)
-    return text if len(words) <= MAX_WORDS else text[: len(text) - len(words[-1])].rstrip()
+    kept = text if len(words) <= MAX_WORDS else text[: len(text) - len(words[-1])].rstrip()
+    # A capital makes the parser take the first word for a name ("Brown and white dog"). Offsets stay as they are.
+    lowered = kept[:1].lower() + kept[1:]
+    return lowered if len(lowered) == len(kept) else kept

@@ -1,5 +1,7 @@
 """Noun phrases of one caption put in the place of another caption's: nouns, numbers, attributes, determiners."""
 
+from collections.abc import Iterator
+
 from repair.backends.lexical.agreement import agree_verbs
 from repair.backends.lexical.analysis import Analysis, Thing
 from repair.backends.lexical.frames import NounPhrase, noun_phrase, subject_block, subjects
@@ -21,13 +23,24 @@ def swap_noun(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> 
     """`thing` takes the noun of `other`; its attributes stay, its determiner too unless the number changes."""
     mine, theirs = noun_phrase(caption, thing), noun_phrase(seen, other)
     name = Change(*mine.name, words_of(seen, *theirs.name))
+    drops = list(_outgrown(thing, other))
     keeps = mine.is_plural == theirs.is_plural and (mine.determiner is None) == (theirs.determiner is None)
     if keeps and not (thing.low != other.low and (thing.is_counted or other.is_counted)):
-        return [name]
+        return [name, *drops]
     return [
         *_with_determiner(caption, thing, name, _determiner(seen, theirs)),
         *_follow(caption, thing, is_plural=theirs.is_plural),
+        *drops,
     ]
+
+
+def _outgrown(thing: Thing, other: Thing) -> Iterator[Change]:
+    """A "little" girl becomes a man, not a "little" one."""
+    sense = lexicon().people.get(other.noun)
+    if sense is not None and sense.age == "adult":
+        for token in dict.fromkeys(trait.token for trait in thing.traits if trait.attribute.value == "small"):
+            if token > thing.first:
+                yield Change(token, token, "")
 
 
 def swap_phrase(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> list[Change]:

@@ -39,6 +39,20 @@ def predicate_changes(caption: Analysis, verb: int, seen: Analysis) -> Iterator[
         yield [Change(first, kept - 1, text)]
 
 
+def extension(caption: Analysis, seen: Analysis, *, as_sentence: bool) -> Change | None:
+    """What the other caption says that the subject does, put after a subject of which nothing else is said."""
+    own, words = subjects(caption), lexicon()
+    action = main_action(seen)
+    if not own or action is None or action.doer is None:
+        return None
+    if words.relate(own[-1].noun, seen.things[action.doer].noun) <= Match.EXCLUDED:
+        return None
+    is_plural = len(own) > 1 or own[-1].low > 1
+    form = ("VBP" if is_plural else "VBZ") if as_sentence else "VBG"
+    last = own[-1].last
+    return Change(last, last, f"{caption.tokens[last].text} {_predicate_text(seen, action.token, form)}")
+
+
 def _fitting(caption: Analysis, verb: int, seen: Analysis) -> Action | None:
     """What in `seen` the doer of `verb` may be doing: its main action, else the first whose doer is akin."""
     words = lexicon()
@@ -81,10 +95,11 @@ def _fits_alone(caption: Analysis, verb: int, seen: Analysis, other: int) -> boo
 
 
 def _particle(caption: Analysis, verb: int) -> int:
-    """The verb's own particle, if it follows at once, else the verb."""
+    """The verb's own particle or adverb ("facing away"), if it follows at once, else the verb."""
     after = verb + 1
-    has_one = after < len(caption.tokens) and caption.tokens[after].dep == "prt" and caption.tokens[after].head == verb
-    return after if has_one else verb
+    if after == len(caption.tokens) or caption.tokens[after].head != verb:
+        return verb
+    return after if caption.tokens[after].dep in ("prt", "advmod") else verb
 
 
 def _inflected(seen: Analysis, verb: int, form: str) -> str:
@@ -132,7 +147,7 @@ def _kept_places(caption: Analysis, verb: int, last: int) -> int | None:
             continue
         place = caption.thing_at(next((i for i in caption.children(index) if caption.tokens[i].dep == "pobj"), -1))
         is_place = place is not None and not words.settings.isdisjoint(words.kinds(place.noun))
-        if token.dep == "prep" and is_place:
+        if token.dep == "prep" and is_place and token.lower in _FREE_PREPOSITIONS:
             start = index if start is None else start
         else:
             start = None
@@ -146,11 +161,17 @@ def _place_only(caption: Analysis, verb: int, seen: Analysis) -> Iterator[list[C
     found = subjects(seen)
     if not found or doer is None or words.relate(caption.things[doer].noun, found[-1].noun) <= Match.EXCLUDED:
         return
-    places = [i for i in seen.children(found[-1].top) if seen.tokens[i].dep == "prep" and i > found[-1].last]
+    places = [
+        (relation.token, seen.things[relation.target].last)
+        for relation in seen.relations
+        if seen.tokens[relation.token].head == found[-1].top
+        and relation.token > found[-1].last
+        and not words.settings.isdisjoint(words.kinds(seen.things[relation.target].noun))
+    ]
     if not places:
         return
     first, last = predicate(caption, verb)
-    text = words_of(seen, places[0], seen.tokens[places[0]].last)
+    text = words_of(seen, *places[0])
     tag = caption.tokens[verb].tag
     helpers = auxiliaries(caption, verb)
     if helpers or tag not in _FINITE:

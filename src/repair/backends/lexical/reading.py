@@ -18,7 +18,7 @@ _CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM", "ADV"})
 def read(doc: Any, text: str, words: Lexicon) -> Analysis:
     parsed = [
         Token(
-            text=sys.intern(t.text),
+            text=sys.intern(text[t.idx : t.idx + len(t.text)]),
             lemma=sys.intern(_lemma(t, words)),
             tag=sys.intern(t.tag_),
             pos=sys.intern(t.pos_),
@@ -34,7 +34,7 @@ def read(doc: Any, text: str, words: Lexicon) -> Analysis:
     spans = [(c.start, c.end - 1, c.root.i) for c in doc.noun_chunks]
     spans = [(first, root - 1, root - 1) if tokens[root].pos == "VERB" else (first, last, root)
              for first, last, root in spans]  # fmt: skip
-    things = _things(tokens, list(chain.from_iterable(_unjoined(tokens, span) for span in spans)), words)
+    things = _things(tokens, list(chain.from_iterable(_unjoined(tokens, span, words) for span in spans)), words)
     said = frozenset(chain(_said(tokens, words), (thing.noun for thing in things)))
     return Analysis(
         text=text,
@@ -83,12 +83,18 @@ def _spread(said: frozenset[str], words: Lexicon) -> frozenset[str]:
     return frozenset(sys.intern(name) for name in found)
 
 
-def _unjoined(tokens: Sequence[Token], span: tuple[int, int, int]) -> Iterable[tuple[int, int, int]]:
+def _is_living(token: Token, words: Lexicon) -> bool:
+    return words.is_living(words.noun(token.lemma))
+
+
+def _unjoined(tokens: Sequence[Token], span: tuple[int, int, int], words: Lexicon) -> Iterable[tuple[int, int, int]]:
     """Two phrases that the parser took for one: "a black helmet and black pants"."""
     first, last, root = span
     for index in range(first + 1, root):
         before = tokens[index - 1]
-        if tokens[index].lower == "and" and before.pos == "NOUN" and before.dep in ("nmod", "nsubj"):
+        if tokens[index].lower != "and" or before.pos != "NOUN":
+            continue
+        if before.dep in ("nmod", "nsubj") or (_is_living(before, words) and _is_living(tokens[root], words)):
             return (first, index - 1, index - 1), (index + 1, last, root)
     return (span,)
 
@@ -150,6 +156,10 @@ def _count(
     tokens: Sequence[Token], where: tuple[int, int, int, int], noun: str, words: Lexicon
 ) -> tuple[int, int | None, bool]:
     first, _, head, top = where
+    inner = [tokens[index].lower for index in range(top + 1, head)]
+    for lower in inner:
+        if lower in words.numbers:  # "a group of five men"
+            return words.numbers[lower], words.numbers[lower], True
     if head != top and tokens[top].lemma in words.measures:
         for index in range(first, top):
             if tokens[index].lower in words.numbers and tokens[top].lemma not in words.numbers:
@@ -193,11 +203,11 @@ def _actions(tokens: Sequence[Token], things: Sequence[Thing], words: Lexicon) -
     actions = []
     for index, token in enumerate(tokens):
         if token.pos == "VERB" and token.lemma not in words.light_verbs:
-            actions.append(Action(words.verb(token.lemma), index, _doer(tokens, things, index)))
+            actions.append(Action(words.verb(token.lemma), index, _doer(tokens, things, index, words)))
     return tuple(actions)
 
 
-def _doer(tokens: Sequence[Token], things: Sequence[Thing], verb: int) -> int | None:
+def _doer(tokens: Sequence[Token], things: Sequence[Thing], verb: int, words: Lexicon) -> int | None:
     """The thing that does `verb`: its subject, else the noun it modifies, else its governing verb's doer."""
     seen: set[int] = set()
     while verb not in seen:
@@ -207,9 +217,16 @@ def _doer(tokens: Sequence[Token], things: Sequence[Thing], verb: int) -> int | 
                 return _thing_index(things, index)
         token = tokens[verb]
         if token.dep in ("acl", "relcl", "amod") or tokens[token.head].pos in ("NOUN", "PROPN"):
-            return _thing_index(things, token.head)
+            return _living_doer(things, _thing_index(things, token.head), words, is_participle=token.tag == "VBG")
         verb = token.head
     return None
+
+
+def _living_doer(things: Sequence[Thing], doer: int | None, words: Lexicon, *, is_participle: bool) -> int | None:
+    """Of "a man in a red shirt riding" the man, whatever the parser says."""
+    if doer is None or words.is_living(things[doer].noun) or not is_participle:
+        return doer
+    return next((i for i, thing in enumerate(things) if thing.is_subject and words.is_living(thing.noun)), doer)
 
 
 def _thing_index(things: Sequence[Thing], token: int) -> int | None:

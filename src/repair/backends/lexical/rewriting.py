@@ -13,6 +13,7 @@ from repair.backends.lexical.analysis import Analysis
 from repair.backends.lexical.judging import Finding, Status, judge
 from repair.backends.lexical.operations import operations
 from repair.backends.lexical.parsing import analyse, warm
+from repair.backends.lexical.predicates import extension
 from repair.backends.lexical.splicing import splice
 from repair.core.records import ErrorType
 from repair.core.texts import folded
@@ -20,16 +21,16 @@ from repair.core.texts import folded
 BEAM_WIDTH = 4
 MAX_STEPS = 6
 _DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather"})
-_LOOSE_ENDS = frozenset(
-    {"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their", "is", "are", "has"}
-)
+_LOOSE_ENDS = frozenset("a an the and or with of in on at to his her their is are has one".split())
 _FINITE = frozenset({"VBZ", "VBP", "VBD"})
+_LOST = 1.5  # what it costs, in words, to lose a word that the evidence knows
 _CLUMSY = 4.0  # what a sign of bad grammar costs, in words
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A rewritten caption. `n_wrong`: claims that are still wrong; `cost`: words touched, see `Operation.cost`."""
+    """A rewritten caption. `n_wrong`: claims still wrong; `cost`: words touched (see `Operation.cost`), and penalties
+    for signs of bad grammar and for words lost that the evidence knows."""
 
     text: str
     n_wrong: int
@@ -41,6 +42,7 @@ class _State:
     caption: Analysis
     cost: float
     had_verb: bool  # whether the caption at the start had a finite verb
+    scaffold: frozenset[str]  # what of its words the evidence knows
     unsolved: frozenset[str]  # claims that no operation puts right
 
 
@@ -84,8 +86,8 @@ def rewrites(text: str, evidence_texts: Sequence[str]) -> list[Rewrite]:
     Never `text` itself nor one of the evidence captions, as `core.texts.folded` compares. Deterministic.
     """
     evidence = [analyse(caption) for caption in evidence_texts]
-    start = analyse(text)
-    beam = [_State(start, 0.0, _is_sentence(start), frozenset())]
+    start, known = analyse(text), frozenset().union(*(caption.words for caption in evidence))
+    beam = [_State(start, 0.0, _is_sentence(start), start.said & known, frozenset())]
     finished: dict[str, Rewrite] = {}
     seen = {text}
     for _ in range(MAX_STEPS):
@@ -109,6 +111,10 @@ def _step(state: _State, evidence: Sequence[Analysis], finished: dict[str, Rewri
     if not wrong and state.cost == 0:  # nothing is known to be wrong, but the caption was judged not to hold
         wrong = possible_findings(findings)
     left = [finding for finding in wrong if _key(finding) not in state.unsolved]
+    if not wrong and _is_bare(state.caption) and state.cost > 0:
+        grown = _extended(state, evidence, seen)
+        if grown:
+            return grown
     for finding in left:
         grown = []
         options = [
@@ -129,6 +135,23 @@ def _step(state: _State, evidence: Sequence[Analysis], finished: dict[str, Rewri
     return []
 
 
+def _is_bare(caption: Analysis) -> bool:
+    """Whether nothing but a thing is left of it: "A woman ."."""
+    has_verb = any(token.pos in ("VERB", "AUX") for token in caption.tokens)
+    return len(caption.things) <= 1 and not has_verb and not caption.relations
+
+
+def _extended(state: _State, evidence: Sequence[Analysis], seen: set[str]) -> list[_State]:
+    grown = []
+    for caption in evidence:
+        change = extension(state.caption, caption, as_sentence=state.had_verb)
+        changed = None if change is None else splice(state.caption, [change])
+        if change is not None and changed is not None and changed not in seen:
+            seen.add(changed)
+            grown.append(replace(state, caption=analyse(changed), cost=state.cost + len(change.text.split()) - 1))
+    return grown
+
+
 def _key(finding: Finding) -> str:
     return f"{finding.aspect}:{finding.claim.lower()}"
 
@@ -141,7 +164,8 @@ def _finish(state: _State, n_wrong: int, finished: dict[str, Rewrite]) -> None:
     if _is_cut_short(state.caption):
         return
     text = agree_pronouns(state.caption)
-    rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state))
+    n_lost = len(state.scaffold - state.caption.words)
+    rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state) + _LOST * n_lost)
     known = finished.get(folded(text))
     if known is None or (rewrite.n_wrong, rewrite.cost) < (known.n_wrong, known.cost):
         finished[folded(text)] = rewrite
@@ -154,7 +178,7 @@ def _is_sentence(caption: Analysis) -> bool:
 def _is_cut_short(caption: Analysis) -> bool:
     """Whether it ends in a word that must not end a sentence."""
     words = [token.lower for token in caption.tokens if token.pos != "PUNCT"]
-    return not words or words[-1] in _LOOSE_ENDS
+    return not words or words[-1] in _LOOSE_ENDS or words[-2:] == ["the", "other"]
 
 
 def _clumsiness(state: _State) -> float:

@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = -4.656
+BIAS = -4.72
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 2.654,
-        "overlap": 2.061,
-        "mean_overlap": 2.747,
-        "n_subjects_wrong": -1.161,
+        "share": 2.71,
+        "overlap": 2.138,
+        "mean_overlap": 2.681,
+        "n_subjects_wrong": -1.123,
         "n_things_wrong": -0.713,
-        "n_actions_wrong": -0.496,
-        "n_attributes_wrong": -0.819,
-        "n_counts_wrong": -0.685,
-        "n_relations_wrong": -0.286,
+        "n_actions_wrong": -0.473,
+        "n_attributes_wrong": -0.825,
+        "n_counts_wrong": -0.652,
+        "n_relations_wrong": -0.289,
     }
 )
 
