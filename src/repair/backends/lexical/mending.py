@@ -49,7 +49,7 @@ def _has_subject(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _mend_participle(tokens: list[Token], index: int, lemma: str, words: Lexicon) -> None:
-    if not _is_read_as_noun(tokens, index):
+    if not _is_read_as_noun(tokens, index) and not _has_subject(tokens, index):
         return
     after = tokens[index + 1] if index + 1 < len(tokens) else None
     if words.is_living(words.noun(tokens[index - 1].lemma)):

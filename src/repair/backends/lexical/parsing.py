@@ -48,7 +48,7 @@ def analyse(text: str) -> Analysis:
     """
     found = _memory.get(text)
     if found is None:
-        found = read(_pipeline()(_cut(text)), text, lexicon())
+        found = read(_pipeline()(_prepared(text)), text, lexicon())
         _memory.put(text, found)
     return found
 
@@ -59,7 +59,7 @@ def warm(texts: Iterable[str]) -> int:
     Beyond `CACHE_SIZE` distinct captions the first ones are forgotten again.
     """
     new = [text for text in dict.fromkeys(texts) if _memory.get(text) is None]
-    for text, doc in zip(new, _pipeline().pipe(map(_cut, new), batch_size=_BATCH), strict=True):
+    for text, doc in zip(new, _pipeline().pipe(map(_prepared, new), batch_size=_BATCH), strict=True):
         _memory.put(text, read(doc, text, lexicon()))
     return len(new)
 
@@ -90,9 +90,15 @@ def _pipeline() -> Any:
         raise _missing(MODEL) from error
 
 
-def _cut(text: str) -> str:
+def _prepared(text: str) -> str:
+    """What the parser is given: no longer than it should be, and as it reads captions best.
+
+    A capital makes it take the first word for a name ("Brown and white dog"), and a missing full stop makes it unsure
+    of the end. Offsets stay as they are; `read` leaves out what is added.
+    """
+    lowered = text[:1].lower() + text[1:]
+    text = lowered if len(lowered) == len(text) else text
     words = text.split(maxsplit=MAX_WORDS)
-    kept = text if len(words) <= MAX_WORDS else text[: len(text) - len(words[-1])].rstrip()
-    # A capital makes the parser take the first word for a name ("Brown and white dog"). Offsets stay as they are.
-    lowered = kept[:1].lower() + kept[1:]
-    return lowered if len(lowered) == len(kept) else kept
+    if len(words) > MAX_WORDS:
+        return text[: len(text) - len(words[-1])].rstrip()
+    return f"{text} ." if words and words[-1][-1] not in ".!?" else text

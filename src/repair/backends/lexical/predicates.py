@@ -99,7 +99,8 @@ def _particle(caption: Analysis, verb: int) -> int:
     after = verb + 1
     if after == len(caption.tokens) or caption.tokens[after].head != verb:
         return verb
-    return after if caption.tokens[after].dep in ("prt", "advmod") else verb
+    goes_on = after + 1 < len(caption.tokens) and caption.tokens[after + 1].lower in ("to", "of")  # "next to"
+    return after if caption.tokens[after].dep in ("prt", "advmod") and not goes_on else verb
 
 
 def _inflected(seen: Analysis, verb: int, form: str) -> str:

@@ -16,22 +16,24 @@ _CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM", "ADV"})
 
 
 def read(doc: Any, text: str, words: Lexicon) -> Analysis:
+    # A full stop that `parsing` added stands beyond the text.
+    n_tokens = sum(t.idx < len(text) for t in doc)
     parsed = [
         Token(
             text=sys.intern(text[t.idx : t.idx + len(t.text)]),
             lemma=sys.intern(_lemma(t, words)),
             tag=sys.intern(t.tag_),
             pos=sys.intern(t.pos_),
-            dep=sys.intern(t.dep_),
-            head=t.head.i,
+            dep=sys.intern(t.dep_) if t.head.i < n_tokens else "ROOT",
+            head=t.head.i if t.head.i < n_tokens else t.i,
             start=t.idx,
             first=t.left_edge.i,
-            last=t.right_edge.i,
+            last=min(t.right_edge.i, n_tokens - 1),
         )
-        for t in doc
+        for t in doc[:n_tokens]
     ]
     tokens = tuple(mend(parsed, words))
-    spans = [(c.start, c.end - 1, c.root.i) for c in doc.noun_chunks]
+    spans = [(c.start, c.end - 1, c.root.i) for c in doc.noun_chunks if c.end <= n_tokens]
     spans = [(first, root - 1, root - 1) if tokens[root].pos == "VERB" else (first, last, root)
              for first, last, root in spans]  # fmt: skip
     things = _things(tokens, list(chain.from_iterable(_unjoined(tokens, span, words) for span in spans)), words)

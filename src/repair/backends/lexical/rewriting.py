@@ -21,7 +21,10 @@ from repair.core.texts import folded
 BEAM_WIDTH = 4
 MAX_STEPS = 6
 _DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather"})
-_LOOSE_ENDS = frozenset("a an the and or with of in on at to his her their is are has one".split())
+_LOOSE_ENDS = frozenset(
+    {"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their", "one"}
+    | {"is", "are", "has"}
+)
 _FINITE = frozenset({"VBZ", "VBP", "VBD"})
 _LOST = 1.5  # what it costs, in words, to lose a word that the evidence knows
 _CLUMSY = 4.0  # what a sign of bad grammar costs, in words

@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = -4.72
+BIAS = -4.725
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 2.71,
-        "overlap": 2.138,
-        "mean_overlap": 2.681,
-        "n_subjects_wrong": -1.123,
-        "n_things_wrong": -0.713,
-        "n_actions_wrong": -0.473,
+        "share": 2.705,
+        "overlap": 2.16,
+        "mean_overlap": 2.647,
+        "n_subjects_wrong": -1.117,
+        "n_things_wrong": -0.706,
+        "n_actions_wrong": -0.469,
         "n_attributes_wrong": -0.825,
-        "n_counts_wrong": -0.652,
-        "n_relations_wrong": -0.289,
+        "n_counts_wrong": -0.646,
+        "n_relations_wrong": -0.293,
     }
 )
 
