@@ -40,13 +40,13 @@ class _Tally:
         self.tokens_out += usage.tokens_out
         self.n_images += usage.n_images
         self.latency_s += usage.latency_s
-        if usage.price_usd is None or (attempt.estimated and not usage.price_usd):
-            self.n_unpriced += 1  # nothing reserved is not a price of nothing
+        if usage.price_usd is None:
+            self.n_unpriced += 1
         else:
             self.price_usd += usage.price_usd
 
     def facts(self, n_pairs: int) -> dict[str, Any]:
-        """`price_usd` sums the known prices and is None if none is known; `per_pair` is None without a kept pair."""
+        """`price_usd` sums the known prices; None if some are not, and the sum is 0; `per_pair` is None without a kept pair."""
         per_pair = None
         if n_pairs:
             per_pair = {
@@ -64,7 +64,7 @@ class _Tally:
             "tokens_in": self.tokens_in,
             "tokens_out": self.tokens_out,
             "n_images": self.n_images,
-            "price_usd": self.price_usd if self.n_unpriced < self.n_calls else None,
+            "price_usd": self.price_usd if self.price_usd or not self.n_unpriced else None,
             "latency_s": round(self.latency_s, 3),
             "outcomes": dict(sorted(self.outcomes.items())),
             "per_pair": per_pair,
