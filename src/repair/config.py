@@ -236,8 +236,8 @@ class Config(Section):
             raise ValueError("training.keep=best needs training.eval_every > 0")
         if self.calls.plan == "fused" and not self.verification.enabled:
             raise ValueError(
-                "calls.plan=fused answers verdict and edits in one call, so it cannot go with verification.enabled=false; "
-                "set calls.plan=staged"
+                "calls.plan=fused answers verdict and edits in one call, so it cannot go with "
+                "verification.enabled=false; set calls.plan=staged"
             )
         if self.training.loss == "full_matrix" and self.training.grids_per_step == 0:
             raise ValueError("training.loss=full_matrix needs training.grids_per_step > 0")

@@ -29,7 +29,9 @@ class ConsoleProgress:
                 task = bars.add_task(label, total=total, note="")
 
                 def advance(n: int = 1, /, note: str = "") -> None:
-                    bars.update(task, advance=n, **({"note": note} if note else {}))
+                    bars.advance(task, n)
+                    if note:
+                        bars.update(task, note=note)
 
                 yield advance
         else:

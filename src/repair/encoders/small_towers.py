@@ -30,7 +30,8 @@ class _ConvBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         normed = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        return x + self.second(functional.relu(self.first(normed)))
+        out: Tensor = x + self.second(functional.relu(self.first(normed)))
+        return out
 
 
 class _MixBlock(nn.Module):
@@ -53,7 +54,8 @@ class _MixBlock(nn.Module):
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         x = x + self.attention_out(mixed.transpose(1, 2).reshape(n, length, width))
-        return x + self.map_out(functional.relu(self.map_in(self.map_norm(x))))
+        out: Tensor = x + self.map_out(functional.relu(self.map_in(self.map_norm(x))))
+        return out
 
 
 class _Pool(nn.Module):
@@ -71,7 +73,8 @@ class _Pool(nn.Module):
         logits = self.weigh(x)
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], -torch.inf)
-        return self.out(torch.einsum("nlq,nlw->nqw", logits.softmax(dim=1), x).flatten(1))
+        out: Tensor = self.out(torch.einsum("nlq,nlw->nqw", logits.softmax(dim=1), x).flatten(1))
+        return out
 
 
 class ImageTower(nn.Module):

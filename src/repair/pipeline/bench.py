@@ -15,8 +15,9 @@ A bench file is a config with one more section:
     [bench.paper]                                         # what the paper says of a variant, shown beside it
     repair = "…"
 
-`--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own
-and resumes like any other; the table is made from the folders alone.
+`--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only
+what no other asked before. Each run is a folder of its own and resumes like any other; the table is made from the
+folders alone.
 """
 
 import json

@@ -46,7 +46,7 @@ class _Tally:
             self.price_usd += usage.price_usd
 
     def facts(self, n_pairs: int) -> dict[str, Any]:
-        """`price_usd` sums the known prices; None if some are not, and the sum is 0; `per_pair` is None without a kept pair."""
+        """`price_usd` sums the known prices (None if none is known); `per_pair` is None without a kept pair."""
         per_pair = None
         if n_pairs:
             per_pair = {
