@@ -18,7 +18,7 @@ def test_things_with_numbers_and_attributes() -> None:
 
 def test_a_group_of_people_is_people() -> None:
     thing = analyse("A group of people stand on a bridge .").things[0]
-    assert (thing.noun, thing.low, thing.high) == ("people", 3, None)
+    assert (thing.noun, thing.low, thing.high) == ("people", 4, None)
 
 
 def test_a_pair_of_trousers_is_not_two() -> None:

@@ -69,6 +69,21 @@ def _finite(lower: str, lemma: str, tag: str, *, is_plural: bool) -> str:
     return verb_form(lemma, "VBP" if is_plural else "VBZ")
 
 
+def agree_subject(caption: Analysis) -> str:
+    """The caption with the finite verbs of its subject in its number, if that is people or animals known by name.
+
+    "A group of people" may stand with either.
+    """
+    found = [thing for thing in caption.things if thing.is_subject]
+    words = lexicon()
+    if not found or any(t.top != t.head or not words.is_living(t.noun) or t.noun in words.groups for t in found):
+        return caption.text
+    first = found[0]
+    is_plural = len(found) > 1 or caption.tokens[first.head].tag == "NNS" or first.noun == "people"
+    changes = [change for change in agree_verbs(caption, first, is_plural=is_plural) if change.text]
+    return splice(caption, changes) or caption.text
+
+
 def agree_pronouns(caption: Analysis) -> str:
     """The caption with pronouns that have somebody to stand for.
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from repair.backends.lexical.lexicon import Attribute
 
+COMPOUND = "compound"  # kind of the attribute that one noun is of another
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

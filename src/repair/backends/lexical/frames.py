@@ -114,6 +114,10 @@ def optional_part(caption: Analysis, token: int) -> tuple[int, int] | None:
         if tokens[index].head == index or tokens[index].dep in _SUBJECTS:
             return None
         index = tokens[index].head
+    while index and tokens[index].head == index - 1 and tokens[index - 1].dep in _OPTIONAL:
+        if tokens[index].dep != "prep" or tokens[index - 1].pos not in ("ADV", "ADP", "SCONJ"):
+            break
+        index -= 1  # "next to a pool" goes with its "next"
     first, last = tokens[index].first, tokens[index].last
     while last > first and tokens[last].pos == "PUNCT":
         last -= 1

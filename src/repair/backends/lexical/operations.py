@@ -199,6 +199,10 @@ def _count(caption: Analysis, finding: Finding, evidence: Sequence[Analysis], wo
     if wanted is not None and wanted < len(mine):
         for other in mine[1:]:
             yield from _remove(caption, other.top)
+            governor = caption.tokens[other.top].head
+            if caption.tokens[other.top].dep == "dobj" and caption.tokens[governor].pos == "VERB":
+                for seen in evidence:
+                    yield from predicate_changes(caption, governor, seen)
 
 
 def _one_class(one: Thing, other: Thing, words: Lexicon) -> bool:

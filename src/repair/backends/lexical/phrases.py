@@ -4,10 +4,15 @@ from collections.abc import Iterator
 
 from repair.backends.lexical.agreement import agree_verbs
 from repair.backends.lexical.analysis import Analysis, Thing
-from repair.backends.lexical.frames import NounPhrase, noun_phrase, subject_block, subjects
+from repair.backends.lexical.frames import noun_phrase, subject_block, subjects
 from repair.backends.lexical.inflection import article, plural, singular
 from repair.backends.lexical.lexicon import lexicon
 from repair.backends.lexical.splicing import Change
+
+# Kinds of things that one says "a" of.
+_COUNTED = frozenset(
+    {"person", "animal", "clothing", "vehicle", "board", "building", "furniture", "container", "device"}
+)
 
 
 def words_of(caption: Analysis, first: int, last: int) -> str:
@@ -28,7 +33,7 @@ def swap_noun(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> 
     if keeps and not (thing.low != other.low and (thing.is_counted or other.is_counted)):
         return [name, *drops]
     return [
-        *_with_determiner(caption, thing, name, _determiner(seen, theirs)),
+        *_with_determiner(caption, thing, name, _determiner(seen, other)),
         *_follow(caption, thing, is_plural=theirs.is_plural),
         *drops,
     ]
@@ -47,7 +52,7 @@ def swap_phrase(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -
     """`thing` is replaced by `other`, attributes and all."""
     is_plural = noun_phrase(seen, other).is_plural
     text = words_of(seen, other.first, other.last)
-    if noun_phrase(seen, other).determiner is None and other.first == 0 and not is_plural:
+    if noun_phrase(seen, other).determiner is None and _lacks_article(seen, other):
         text = f"{article(text)} {text}"
     change = Change(thing.first, thing.last, text)
     return [change, *_follow(caption, thing, is_plural=is_plural)]
@@ -74,7 +79,7 @@ def renumber(caption: Analysis, thing: Thing, seen: Analysis, other: Thing) -> l
     start = caption.phrase(first, last - 1) + " " if last > first else ""
     name = Change(first, last, start + word)
     return [
-        *_with_determiner(caption, thing, name, _determiner(seen, theirs)),
+        *_with_determiner(caption, thing, name, _determiner(seen, other)),
         *_follow(caption, thing, is_plural=theirs.is_plural),
     ]
 
@@ -92,12 +97,24 @@ def _with_determiner(caption: Analysis, thing: Thing, name: Change, determiner: 
     ]
 
 
-def _determiner(caption: Analysis, phrase: NounPhrase) -> str:
-    """ "" for none; but a caption that leaves out its first article ("Dog in the snow") means "a"."""
+_COUNTED = frozenset(
+    {"person", "animal", "clothing", "vehicle", "board", "building", "furniture", "container", "device"}
+)
+
+
+def _determiner(caption: Analysis, thing: Thing) -> str:
+    phrase = noun_phrase(caption, thing)
     if phrase.determiner is None:
-        return "a" if phrase.name[0] == 0 and not phrase.is_plural else ""
+        return "a" if _lacks_article(caption, thing) else ""
     text = words_of(caption, *phrase.determiner)
     return {"another": "a", "other": ""}.get(text, text)
+
+
+def _lacks_article(caption: Analysis, thing: Thing) -> bool:
+    """Whether a phrase without a determiner ("Dog in the snow", "in blue dress") would have "a" in full English."""
+    if noun_phrase(caption, thing).is_plural or caption.tokens[thing.head].tag != "NN":
+        return False
+    return thing.first == 0 or lexicon().top_kind(thing.noun) in _COUNTED
 
 
 def _follow(caption: Analysis, thing: Thing, *, is_plural: bool) -> list[Change]:

@@ -33,6 +33,8 @@ def predicate_changes(caption: Analysis, verb: int, seen: Analysis) -> Iterator[
         yield [Change(verb, _particle(caption, verb), _inflected(seen, action.token, form))]
     text = _predicate_text(seen, action.token, form)
     first, last = predicate(caption, verb)
+    if first and caption.tokens[first - 1].lower in ("being", "been"):
+        first -= 1
     yield [Change(first, last, text)]
     kept = _kept_places(caption, verb, last)
     if kept is not None and not _says_where(seen, *predicate(seen, action.token)):
@@ -87,7 +89,7 @@ def _has_object(caption: Analysis, verb: int) -> bool:
 
 def _fits_alone(caption: Analysis, verb: int, seen: Analysis, other: int) -> bool:
     """Whether the other verb can take the place of `verb` before what follows it."""
-    if _has_object(seen, other) or _has_object(caption, verb):
+    if _has_object(seen, other) or _has_object(caption, verb) or _is_passive(caption, verb):
         return False
     taken = {seen.tokens[i].lower for i in seen.children(other) if seen.tokens[i].dep == "prep"}
     needed = {caption.tokens[i].lower for i in caption.children(verb) if caption.tokens[i].dep == "prep" and i > verb}
@@ -126,8 +128,9 @@ def _predicate_text(seen: Analysis, verb: int, form: str) -> str:
             text = verb_form(token.lemma, form)
         elif token.dep in ("aux", "auxpass") and is_inside and tokens[token.head].dep == "conj":
             continue  # "is running and is jumping": the verbs come in one form
-        pieces.append(text)
-    return " ".join(pieces)
+        gap = seen.text[tokens[index - 1].end : token.start] if index > first else ""
+        pieces.append(gap + text)
+    return "".join(pieces)
 
 
 def _says_where(caption: Analysis, first: int, last: int) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from repair.backends.lexical.analysis import Action, Analysis, Relation, Thing, Token, Trait
+from repair.backends.lexical.analysis import COMPOUND, Action, Analysis, Relation, Thing, Token, Trait
 from repair.backends.lexical.inflection import base_forms
-from repair.backends.lexical.lexicon import Lexicon
+from repair.backends.lexical.lexicon import Attribute, Lexicon
 from repair.backends.lexical.mending import mend
 
 _ABOUT_PEOPLE = frozenset({"someone", "somebody", "everyone", "everybody", "people"})
@@ -135,12 +135,19 @@ def _thing(tokens: Sequence[Token], where: tuple[int, int, int, int], words: Lex
         Trait(attribute, index)
         for index in range(first, last + 1)
         if index not in (head, top)
-        for attribute in words.attributes(tokens[index].lower)
+        for attribute in words.attributes(tokens[index].lower) or _compound(tokens[index], noun, words)
     )
     return Thing(
         noun=noun, head=head, top=top, first=first, last=last,
         low=low, high=high, is_counted=is_counted, traits=traits, is_subject=_is_subject(tokens, top),
     )  # fmt: skip
+
+
+def _compound(token: Token, noun: str, words: Lexicon) -> tuple[Attribute, ...]:
+    """Of a "tunnel toy", that it is a tunnel's; nothing of a "tennis ball", which is a thing of its own name."""
+    if token.dep != "compound" or token.pos != "NOUN" or token.lower in noun.split("_"):
+        return ()
+    return (Attribute(COMPOUND, words.noun(token.lemma)),)
 
 
 def _name(tokens: Sequence[Token], head: int, words: Lexicon) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from repair.backends.lexical.agreement import agree_pronouns
-from repair.backends.lexical.analysis import Analysis
+from repair.backends.lexical.agreement import agree_pronouns, agree_subject
+from repair.backends.lexical.analysis import COMPOUND, Analysis
 from repair.backends.lexical.judging import Finding, Status, judge
 from repair.backends.lexical.operations import operations
 from repair.backends.lexical.parsing import analyse, warm
@@ -20,10 +20,10 @@ from repair.core.texts import folded
 
 BEAM_WIDTH = 4
 MAX_STEPS = 6
-_DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather"})
+_DROPPED_IF_UNMENTIONED = frozenset({"colour", "pattern", "material", "dress", "sport", "wetness", "weather", COMPOUND})
 _LOOSE_ENDS = frozenset(
     {"a", "an", "the", "and", "or", "with", "of", "in", "on", "at", "to", "his", "her", "their", "one"}
-    | {"is", "are", "has"}
+    | {"is", "are", "has", "dressed", "wearing", "next"}
 )
 _FINITE = frozenset({"VBZ", "VBP", "VBD"})
 _LOST = 1.5  # what it costs, in words, to lose a word that the evidence knows
@@ -166,7 +166,7 @@ def _n_wrong(state: _State, evidence: Sequence[Analysis]) -> int:
 def _finish(state: _State, n_wrong: int, finished: dict[str, Rewrite]) -> None:
     if _is_cut_short(state.caption):
         return
-    text = agree_pronouns(state.caption)
+    text = agree_pronouns(analyse(agree_subject(state.caption)))
     n_lost = len(state.scaffold - state.caption.words)
     rewrite = Rewrite(text, n_wrong, state.cost + _clumsiness(state) + _LOST * n_lost)
     known = finished.get(folded(text))
@@ -185,11 +185,13 @@ def _is_cut_short(caption: Analysis) -> bool:
 
 
 def _clumsiness(state: _State) -> float:
-    """Signs of bad grammar: a word twice in a row, a noun said twice, a verb lost."""
+    """Signs of bad grammar: a word twice in a row, a noun or verb said twice, a verb lost."""
     caption = state.caption
     lower = [token.lower for token in caption.tokens if token.pos != "PUNCT"]
     n_signs = sum(one == other for one, other in pairwise(lower))
     nouns = [token.lemma for token in caption.tokens if token.pos == "NOUN"]
     n_signs += len(nouns) - len(set(nouns))
+    verbs = [token.lemma for token in caption.tokens if token.pos == "VERB"]
+    n_signs += len(verbs) - len(set(verbs))
     n_signs += state.had_verb and not _is_sentence(caption)
     return _CLUMSY * n_signs

@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = -4.725
+BIAS = -4.69
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 2.705,
-        "overlap": 2.16,
-        "mean_overlap": 2.647,
-        "n_subjects_wrong": -1.117,
-        "n_things_wrong": -0.706,
-        "n_actions_wrong": -0.469,
-        "n_attributes_wrong": -0.825,
-        "n_counts_wrong": -0.646,
-        "n_relations_wrong": -0.293,
+        "share": 2.791,
+        "overlap": 2.069,
+        "mean_overlap": 2.651,
+        "n_subjects_wrong": -1.121,
+        "n_things_wrong": -0.72,
+        "n_actions_wrong": -0.486,
+        "n_attributes_wrong": -0.685,
+        "n_counts_wrong": -0.654,
+        "n_relations_wrong": -0.281,
     }
 )
 
