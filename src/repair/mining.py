@@ -222,7 +222,10 @@ def _limited(
     ids = {row: _failure_id(direction, side, candidates, row) for row in chosen}
     if len(set(ids.values())) < len(ids):
         raise DataError(f"mining: two failures of {direction} share an id by chance; lower mining.max_per_query")
-    kept = sorted(chosen, key=lambda row: (derive_seed(seed, "mining.budget", ids[row]), ids[row]))[:max_failures]
+    kept = list(chosen)
+    if max_failures is not None and len(chosen) > max_failures:
+        kept.sort(key=lambda row: (derive_seed(seed, "mining.budget", ids[row]), ids[row]))
+        del kept[max_failures:]
     kept.sort(
         key=lambda row: (candidates.rank[row], -candidates.score[row], candidates.query[row], candidates.item[row])
     )
