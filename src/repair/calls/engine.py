@@ -114,8 +114,8 @@ class CallEngine:
     ) -> Outcome[Value]:
         """Answer one request, from the ledger if it can, else by `await run()`.
 
-        `task`, `backend_fingerprint`, `seed` and `payload` make its key (`core.identity.request_key`); `failure_id` says
-        for whom the call was made. `estimate` is the most the call may use (`Budget.reserve`).
+        `task`, `backend_fingerprint`, `seed` and `payload` make its key (`core.identity.request_key`); `failure_id`
+        says for whom the call was made. `estimate` is the most the call may use (`Budget.reserve`).
 
         A call that failed (Refused, BadReply, Unavailable to the last attempt, DataError) gives an Outcome with the
         error, is kept in the ledger for its cost, and is made again only in a later session. Equal requests are one
@@ -190,12 +190,13 @@ class CallEngine:
                 self._tallies[task].n_done += 1
                 self._report(task)
                 return result
+            failure = result
             if isinstance(result, BackendError) and result.stops:
                 self._gate.halt(result)
             if not isinstance(result, Unavailable) or number == self._retry.n_attempts:
                 break
             await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
-        why = reason(result)
+        why = reason(failure)
         self._failures[key] = Settled(error=why)
         self._tallies[task].fail(why)
         self._report(task)

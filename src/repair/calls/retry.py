@@ -14,6 +14,10 @@ class Retry:
     first_delay_s: float = 0.5
     max_delay_s: float = 30.0
 
+    def __post_init__(self) -> None:
+        if self.n_attempts < 1:
+            raise ValueError("n_attempts must be 1 or more")
+
     def delay_s(self, key: str, attempt: int, *, retry_after_s: float | None = None) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 1); never less than the server asked for."""
         base = min(self.max_delay_s, self.first_delay_s * 2.0 ** (attempt - 1))

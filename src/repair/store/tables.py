@@ -106,6 +106,9 @@ def _array(column: _Column, values: list[Any], record_type: type) -> pa.Array:
     where = f"{record_type.__name__}.{column.name}"
     if column.n_items is not None and any(value is not None and len(value) != column.n_items for value in values):
         raise TypeError(f"{where} must have exactly {column.n_items} items")
+    leaves = [leaf for value in values for leaf in value or ()] if pa.types.is_list(column.type) else values
+    if pa.types.is_int64(_leaf_type(column.type)) and any(isinstance(leaf, float) for leaf in leaves):
+        raise TypeError(f"{where} holds a float")  # pyarrow would cut its fraction off
     try:
         array = pa.array(values, column.type, from_pandas=False)
         array.validate(full=True)
@@ -113,7 +116,13 @@ def _array(column: _Column, values: list[Any], record_type: type) -> pa.Array:
         raise TypeError(f"{where} holds a value that is not a {column.type}: {error}") from error
     if array.null_count and not column.optional:
         raise TypeError(f"{where} must not be None")
+    if pa.types.is_list(column.type) and array.flatten().null_count:
+        raise TypeError(f"{where} must not hold None")
     return array
+
+
+def _leaf_type(arrow: pa.DataType) -> pa.DataType:
+    return arrow.value_type if pa.types.is_list(arrow) else arrow
 
 
 def _values(column: _Column, data: pa.ChunkedArray, path: Path) -> list[Any]:
