@@ -74,3 +74,23 @@ def test_the_first_ground_truth_is_the_first_source() -> None:
     one, other = "A boy runs on the grass near a house .", "A child runs on the grass near a tree ."
     assert best("A woman runs on the grass .", (one, other)) == "A boy runs on the grass ."
     assert best("A woman runs on the grass .", (other, one)) == "A child runs on the grass ."
+
+
+@pytest.mark.parametrize(
+    "text, captions, after",
+    [
+        # a bare plural verb follows its subject into the singular
+        ("A man and a boy hang on the bars .", ("A man hangs on some bars .", "A man swings on bars ."),
+         "A man hangs on the bars ."),
+        # so does the verb of a pronoun
+        ("A woman sleeps on a couch while she reads .", ("Two men sleep on a couch .", "Two men read on a couch ."),
+         "Two men sleep on a couch while they read ."),
+        # a compound that nobody mentions goes alone
+        ("A girl holds a tunnel toy .", ("A girl with a toy .", "A girl is holding a toy ."), "A girl holds a toy ."),
+        # what hangs on a dropped phrase only loosely stays
+        ("A dog in a vest running on a hill .", ("A dog runs up a hill .", "A dog on a hill ."),
+         "A dog running on a hill ."),
+    ],
+)  # fmt: skip
+def test_what_follows_from_a_change(text: str, captions: tuple[str, ...], after: str) -> None:
+    assert best(text, captions) == after

@@ -31,7 +31,7 @@ _FITS = {
 def agree_verbs(caption: Analysis, subject: Thing, *, is_plural: bool) -> Iterator[Change]:
     """Changes to the finite verbs of `subject` (a thing of `caption` that has become plural or singular)."""
     for index, token in enumerate(caption.tokens):
-        if token.tag in _FINITE and _governs(caption, index, subject.top):
+        if _is_finite(caption, index) and _governs(caption, index, subject.top):
             text = _finite(token.lower, token.lemma, token.tag, is_plural=is_plural)
             if text != token.lower:
                 yield Change(index, index, text)
@@ -40,6 +40,14 @@ def agree_verbs(caption: Analysis, subject: Thing, *, is_plural: bool) -> Iterat
             part = optional_part(caption, index)
             if part is not None:
                 yield Change(part[0], part[1], "")
+
+
+def _is_finite(caption: Analysis, verb: int) -> bool:
+    """Whether it stands in a number; a bare form without a helper is a plural ("the men hang …")."""
+    token = caption.tokens[verb]
+    if token.tag == "VB" and token.dep == "ROOT":
+        return not any(caption.tokens[i].dep in ("aux", "auxpass") for i in caption.children(verb))
+    return token.tag in _FINITE
 
 
 def _governs(caption: Analysis, verb: int, subject: int) -> bool:
@@ -104,16 +112,18 @@ def agree_pronouns(caption: Analysis) -> str:
         if token.lower == "her" and token.tag == "PRP":
             text = {"his": "him", "their": "them"}.get(text, text)
         changes.append(Change(index, index, text))
-        if text == "they" and token.dep in _SUBJECTS:
-            changes.extend(_plural_verb(caption, token.head))
+        if text != token.lower and token.dep in _SUBJECTS:
+            changes.extend(_verb_of_pronoun(caption, token.head, is_plural=text == "they"))
     return splice(caption, changes) or caption.text
 
 
-def _plural_verb(caption: Analysis, verb: int) -> Iterator[Change]:
+def _verb_of_pronoun(caption: Analysis, verb: int, *, is_plural: bool) -> Iterator[Change]:
     helpers = [i for i in caption.children(verb) if caption.tokens[i].dep in ("aux", "auxpass")]
     for index in (*helpers, verb):
         token = caption.tokens[index]
-        text = _finite(token.lower, token.lemma, token.tag, is_plural=True) if token.tag in _FINITE else token.lower
+        text = (
+            _finite(token.lower, token.lemma, token.tag, is_plural=is_plural) if token.tag in _FINITE else token.lower
+        )
         if text != token.lower:
             yield Change(index, index, text)
 

@@ -8,26 +8,29 @@ from repair.backends.lexical.inflection import base_forms
 from repair.backends.lexical.lexicon import Lexicon
 
 _BEFORE_NOUN = frozenset({"compound", "nmod", "amod"})
+_CLAUSES = frozenset({"acl", "advcl", "xcomp", "ccomp"})
 _FINITE = frozenset({"VBZ", "VBP", "VBD"})
 
 
 def mend(tokens: list[Token], words: Lexicon) -> list[Token]:
     """Verbs read as nouns become verbs again: "two dogs race", "a dog swimming", "a man in a red shirt rides".
 
-    Only words that are a verb's form and no noun of the lexicon, and that follow the noun they are taken for a part of.
+    Only words that are a verb's form and no noun of the lexicon.
     """
     for index in range(1, len(tokens)):
         token = tokens[index]
-        if token.pos != "NOUN" or tokens[index - 1].pos != "NOUN" or words.knows(token.lower):
+        if token.pos != "NOUN" or words.knows(token.lower):
             continue
         lemma = next((base for base in base_forms(token.lower) if base in words.verbs), None)
         if lemma is None:
             continue
-        if token.lower.endswith("ing"):
+        if token.dep in _CLAUSES and token.lower.endswith("ing"):
+            tokens[index] = replace(token, lemma=lemma, tag="VBG", pos="VERB")  # a noun by its tag alone
+        elif tokens[index - 1].pos != "NOUN":
+            continue
+        elif token.lower.endswith("ing"):
             _mend_participle(tokens, index, lemma, words)
-        elif not any(t.tag in _FINITE for t in tokens) and (
-            _is_read_as_noun(tokens, index) or _has_subject(tokens, index)
-        ):
+        elif _is_verbless(tokens) and (_is_read_as_noun(tokens, index) or _has_subject(tokens, index)):
             _make_main(tokens, index, lemma)
     return tokens
 

@@ -127,12 +127,14 @@ def _object(
 def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon) -> Thing | None:
     """The thing seen that stands where `thing` stands: of its kind, else of its role; not one said already."""
     others = [other for other in caption.things if other is not thing]
+    is_living = words.is_living(thing.noun)
     free = [
         candidate
         for candidate in seen.things
         if candidate.noun not in words.light_nouns
         and candidate.noun not in _BARE_SEX
         and seen.tokens[candidate.head].pos != "PRON"
+        and (words.knows(candidate.noun) or not is_living)  # "smiles" may be a verb misread
         and not any(words.relate(other.noun, candidate.noun) >= Match.NARROWER for other in others)
     ]
     akin = [candidate for candidate in free if words.shared_kind(thing.noun, candidate.noun) is not None]
@@ -141,7 +143,7 @@ def _counterpart(caption: Analysis, thing: Thing, seen: Analysis, words: Lexicon
         return akin[0]
     if thing.is_subject:
         return next((candidate for candidate in free if candidate.is_subject), None)
-    free = [candidate for candidate in free if words.is_living(candidate.noun) == words.is_living(thing.noun)]
+    free = [candidate for candidate in free if words.is_living(candidate.noun) == is_living]
     return next((candidate for candidate in free if _same_slot(caption, thing, seen, candidate)), None)
 
 

@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = -4.69
+BIAS = -4.691
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 2.791,
-        "overlap": 2.069,
-        "mean_overlap": 2.651,
-        "n_subjects_wrong": -1.121,
-        "n_things_wrong": -0.72,
-        "n_actions_wrong": -0.486,
-        "n_attributes_wrong": -0.685,
-        "n_counts_wrong": -0.654,
-        "n_relations_wrong": -0.281,
+        "share": 2.838,
+        "overlap": 2.068,
+        "mean_overlap": 2.617,
+        "n_subjects_wrong": -1.115,
+        "n_things_wrong": -0.728,
+        "n_actions_wrong": -0.492,
+        "n_attributes_wrong": -0.686,
+        "n_counts_wrong": -0.655,
+        "n_relations_wrong": -0.285,
     }
 )
 
