@@ -7,7 +7,7 @@ from scipy import sparse
 
 from repair.core.errors import ConfigError, DataError
 from repair.numerics.cosines import normalise, pair_scores, quantise, tiles
-from repair.numerics.similarity import best_truths, search_both
+from repair.numerics.similarity import _encode, best_truths, search_both
 from tests import reference
 
 
@@ -177,11 +177,13 @@ def test_empty_sides():
 
 
 def test_negative_zero_is_zero():
-    """A sum of tiny negative products and an exact zero must tie, lower index first."""
-    columns = np.array([[-0.0, 0.0], [0.0, -0.0], [0.0, 1e-30]])
-    found = search_both([[1.0, 0.0]], columns, k=3).rows
-    assert found.indices.tolist() == [[0, 1, 2]]
-    assert not np.signbit(found.scores).any()
+    """Whatever sign the zeros of a sum have, they tie, lower index first."""
+    columns = np.array([[-0.0, -0.0], [0.0, 0.0], [-1e-30, 1e-30], [0.0, -0.0]])
+    for sign in (1.0, -1.0):
+        found = search_both([[sign, 0.0]], columns, k=4).rows
+        assert found.indices.tolist() == [[0, 1, 2, 3]]
+        assert not np.signbit(found.scores).any()
+    assert _encode(np.array([-0.0], dtype=np.float32), 5) == _encode(np.array([0.0], dtype=np.float32), 5)
 
 
 def test_best_truths_with_ties_and_without_truth():
