@@ -53,7 +53,11 @@ def world_words() -> list[str]:
     """Every word of the world's grammar, sorted."""
     forms = [form for category in vocabulary.CATEGORIES for pair in vocabulary.nouns(category) for form in pair]
     for table in (
-        vocabulary.COLOURS, vocabulary.SIZES, vocabulary.ACTIONS, vocabulary.SETTINGS, vocabulary.RELATIONS,
+        vocabulary.COLOURS,
+        vocabulary.SIZES,
+        vocabulary.ACTIONS,
+        vocabulary.SETTINGS,
+        vocabulary.RELATIONS,
         vocabulary.QUANTITIES,
     ):
         forms += [form for synonyms in table.values() for form in synonyms]
@@ -76,7 +80,9 @@ def prepared(source: WorldSource, name: str, encoder: SmallEncoder, *, n_images:
         owner.append(len(ids) - 1)
     images = np.concatenate(
         [
-            encoder.prepare_images([Image.open(io.BytesIO(source.read_image(image_id))) for image_id in ids[start : start + 500]])
+            encoder.prepare_images(
+                [Image.open(io.BytesIO(source.read_image(image_id))) for image_id in ids[start : start + 500]]
+            )
             for start in range(0, len(ids), 500)
         ]
     )
@@ -182,8 +188,8 @@ def more_of_the_same(encoder: SmallEncoder, train: Split, val: Split, *, steps: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=8000)
-    parser.add_argument("--batch", type=int, default=192)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--images", type=int, default=None, help="use only so many of the pretrain split")
     parser.add_argument("--every", type=int, default=500)
