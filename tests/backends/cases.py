@@ -8,12 +8,12 @@ BLUE_SHIRT = (
     "A man is riding his bicycle on a busy street .",
     "The cyclist wears a blue shirt and a white helmet .",
     "A man with a helmet rides past some shops .",
-    "A man on a bicycle in the city .",
+    "A man on a bicycle in the middle of the city .",
 )
 TWO_DOGS = (
     "Two brown dogs run across a field of snow .",
     "Two dogs are running through the snow .",
-    "Two brown dogs play in a snowy field .",
+    "Two brown dogs play in a wide snowy field .",
 )
 
 

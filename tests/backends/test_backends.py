@@ -162,7 +162,7 @@ def test_edits_satisfy_the_verifier_better() -> None:
 
 
 def test_no_edit_is_a_bad_reply_of_one_line() -> None:
-    case = image_to_text("A cat\nruns .", ("A dog runs .",))
+    case = image_to_text("A cat\nruns .", ("A camel runs .",))
     with pytest.raises(BadReply, match=r"no small change makes 'A cat runs \.' agree") as error:
         edits_of(case)
     assert "\n" not in str(error.value)

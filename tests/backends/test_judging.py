@@ -69,7 +69,7 @@ def test_no_evidence_no_findings() -> None:
 
 
 def test_features_are_those_of_the_weights_in_order() -> None:
-    claim, evidence = analyse("A dog runs ."), [analyse(text) for text in TWO_DOGS]
+    claim, evidence = analyse("A camel runs ."), [analyse(text) for text in TWO_DOGS]
     assert list(features(claim, evidence, judge(claim, evidence))) == list(WEIGHTS)
 
 
@@ -78,7 +78,11 @@ def test_truer_captions_score_higher() -> None:
         claim, evidence = analyse(text), [analyse(caption) for caption in TWO_DOGS]
         return truth_score(claim, evidence, judge(claim, evidence))
 
-    true, near, far = score("Two dogs run in the snow ."), score("Three dogs run in the snow ."), score("A man cooks .")
+    true, near, far = (
+        score("Two dogs run in the snow ."),
+        score("Three dogs rush in the snow ."),
+        score("A man cooks ."),
+    )
     assert 1 > true > near > far > 0
     assert score("") == 0.0
     assert truth_score(analyse("A dog ."), [], ()) == 0.0

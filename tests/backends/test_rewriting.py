@@ -20,8 +20,8 @@ def best(text: str, captions: tuple[str, ...]) -> str:
     [
         ("colour", "A man in a red shirt rides a bicycle .", BLUE_SHIRT, "A man in a blue shirt rides a bicycle ."),
         ("object", "A woman rides a bicycle .", BLUE_SHIRT, "A man rides a bicycle ."),
-        ("number", "Three dogs run through the snow .", TWO_DOGS, "Two dogs run through the snow ."),
-        ("number, verb agrees", "A dog runs through the snow .", TWO_DOGS, "Two dogs run through the snow ."),
+        ("number", "Three dogs rush through the snow .", TWO_DOGS, "Two dogs rush through the snow ."),
+        ("number, verb agrees", "A dog rushes through the snow .", TWO_DOGS, "Two dogs rush through the snow ."),
         ("number, singular", "Two dogs are on a couch .", ONE_DOG, "A dog is on a couch ."),
         ("action, form kept", "Two dogs are sitting in the snow .", TWO_DOGS, "Two dogs are running in the snow ."),
         ("kind and pronoun", "A boy jumps over his puddle .", GIRL, "A girl jumps over her puddle ."),
@@ -51,8 +51,8 @@ def test_the_rest_stays_word_for_word() -> None:
 
 
 def test_never_a_copy_of_a_ground_truth_or_of_itself() -> None:
-    captions = ("A dog runs .",)
-    texts = ["A cat runs .", "A dog sits .", "A dog runs .", "Two dogs run ."]
+    captions = ("A camel runs .",)
+    texts = ["A cat runs .", "A dog sits .", "A camel runs .", "Two dogs run ."]
     barred = {folded(caption) for caption in captions}
     for text in texts:
         for rewrite in rewrites(text, captions):
@@ -60,7 +60,7 @@ def test_never_a_copy_of_a_ground_truth_or_of_itself() -> None:
 
 
 def test_no_rewrite_of_a_caption_that_only_a_copy_would_mend() -> None:
-    assert rewrites("A cat runs .", ("A dog runs .",)) == []
+    assert rewrites("A cat runs .", ("A camel runs .",)) == []
 
 
 def test_rewrites_are_distinct_ordered_and_equal_at_every_call() -> None:

@@ -15,7 +15,7 @@ def _class_of(thing: Thing, words: Lexicon) -> str:
 def totals(caption: Analysis, words: Lexicon) -> dict[str, tuple[int, int | None, Thing]]:
     """For each class: how many there are at least and at most, and the first thing of it.
 
-    A thing said twice ("a dog chases another dog" counts both; "the man … the man" counts once) is told by its
+    A thing said twice ("a cow chases another cow" counts both; "the man … the man" counts once) is told by its
     article: a definite repetition adds nothing.
     """
     found: dict[str, tuple[int, int | None, Thing]] = {}

@@ -26,7 +26,7 @@ def mend(tokens: list[Token], words: Lexicon) -> list[Token]:
             continue
         if token.dep in _CLAUSES and token.lower.endswith("ing"):
             tokens[index] = replace(token, lemma=lemma, tag="VBG", pos="VERB")  # a noun by its tag alone
-        elif tokens[index - 1].pos != "NOUN":
+        elif tokens[index - 1].pos != "NOUN" and not words.is_living(words.noun(tokens[index - 1].lemma)):
             continue
         elif token.lower.endswith("ing"):
             _mend_participle(tokens, index, lemma, words)

@@ -159,7 +159,7 @@ def _kept_places(caption: Analysis, verb: int, last: int) -> int | None:
 
 
 def _place_only(caption: Analysis, verb: int, seen: Analysis) -> Iterator[list[Change]]:
-    """The other caption says no action, but where its subject is: "A dog running" to "A dog in the snow"."""
+    """The other caption says no action, but where its subject is: "A cow running" to "A cow in the snow"."""
     words = lexicon()
     doer = next((a.doer for a in caption.actions if a.token == verb), None)
     found = subjects(seen)

@@ -14,18 +14,18 @@ from repair.core.records import ErrorType
 
 _WRONG = (Status.CONTRADICTED, Status.UNMENTIONED)
 
-BIAS = -4.691
+BIAS = -4.676
 WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "share": 2.838,
-        "overlap": 2.068,
-        "mean_overlap": 2.617,
-        "n_subjects_wrong": -1.115,
+        "share": 2.82,
+        "overlap": 2.067,
+        "mean_overlap": 2.607,
+        "n_subjects_wrong": -1.152,
         "n_things_wrong": -0.728,
-        "n_actions_wrong": -0.492,
-        "n_attributes_wrong": -0.686,
-        "n_counts_wrong": -0.655,
-        "n_relations_wrong": -0.285,
+        "n_actions_wrong": -0.485,
+        "n_attributes_wrong": -0.691,
+        "n_counts_wrong": -0.654,
+        "n_relations_wrong": -0.286,
     }
 )
 
