@@ -40,7 +40,11 @@ def split(seed, n_images=12, per_image=3, dim=4, ties=False):
 def shuffled(data, seed):
     """The same split with images and captions in another order."""
     rng = np.random.default_rng(seed)
-    rows, columns = rng.permutation(len(data["image_ids"])), rng.permutation(len(data["caption_ids"]))
+    return taken(data, rng.permutation(len(data["image_ids"])), rng.permutation(len(data["caption_ids"])))
+
+
+def taken(data, rows, columns):
+    """The split's images `rows` and captions `columns`."""
     pairs = data["matching"]
     moved = type(pairs)(
         pairs=pairs.pairs[rows][:, columns],
@@ -222,6 +226,16 @@ def test_budgets_nest():
     assert sets[3] == sets[4]
     other = {failure.failure_id for failure in mine(**data, max_failures=17, seed=3).failures}
     assert other != sets[2]
+
+
+def test_budget_favours_the_same_failures_whatever_else_was_mined():
+    data = split(15)
+    limits = {"directions": [Direction.TEXT_TO_IMAGE], "max_per_item": 999, "max_failures": 20}
+    everything = mine(**data, **limits).failures
+    fewer = taken(data, np.arange(12), np.argsort(data["caption_ids"])[1:])
+    without_one = {failure.failure_id for failure in mine(**fewer, **limits).failures}
+    dropped = min(data["caption_ids"])
+    assert {f.failure_id for f in everything if f.query_id != dropped} <= without_one
 
 
 def test_directions():
