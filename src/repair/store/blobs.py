@@ -82,9 +82,10 @@ class BlobStore:
         return int(n), int(n_bytes)
 
     def close(self) -> None:
+        """Finish what is queued and close. The writer goes last, so that it folds the WAL into the file."""
+        self._reader.close()
         if self._writer is not None:
             self._writer.close()
-        self._reader.close()
 
     def __enter__(self) -> Self:
         return self

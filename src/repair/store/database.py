@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from repair.core.errors import StoreError
+from repair.store.files import storing
 
 Result = TypeVar("Result")
 Operation = Callable[[sqlite3.Connection], Result]
@@ -63,7 +64,7 @@ def explain(path: Path, error: sqlite3.Error) -> StoreError:
 
 def open_for_writing(path: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
     """Create or open the database and bring its schema up to date. Raises StoreError."""
-    with explaining(path):
+    with explaining(path), storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = _tuned(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False))
         try:

@@ -16,6 +16,7 @@ from repair.core.calls import Answer, Attempt, Call, CallOutcome, Spent
 from repair.core.errors import StoreError
 from repair.core.records import Usage
 from repair.store.database import GroupWriter, damage, explaining, open_for_reading, open_for_writing
+from repair.store.files import storing
 from repair.store.ledger_rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
@@ -27,6 +28,7 @@ from repair.store.ledger_rows import (
     logged_attempt,
 )
 from repair.store.ledger_schema import MIGRATIONS
+from repair.store.lock import Lock
 
 _KEYS_PER_LOOKUP = 500
 
@@ -44,30 +46,50 @@ FROM leases l ORDER BY id
 class Ledger:
     """A core.calls.CallLedger on disk. A context manager. Reading is safe from any thread."""
 
-    def __init__(self, path: Path, reader: sqlite3.Connection, writer: GroupWriter | None, n_maybe_lost: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        reader: sqlite3.Connection,
+        *,
+        writer: GroupWriter | None = None,
+        lock: Lock | None = None,
+        n_maybe_lost: int = 0,
+    ) -> None:
         self.path = path
         self.n_maybe_lost = n_maybe_lost  # calls in flight when the process before this one died
         self._reader = reader
         self._writer = writer
+        self._lock = lock
         self._lease_ids = count(1)
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Create or open for writing; the caller holds the run folder's lock. Raises StoreError if it is damaged,
-        foreign, or of a newer version."""
-        connection = open_for_writing(path, MIGRATIONS)
+        """Create or open for writing, alone: the file's folder is locked, since several runs may share a ledger.
+
+        Raises RunLocked if another process writes to a ledger there, StoreError if the file is damaged, foreign, or of
+        a newer version.
+        """
+        with storing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        lock = Lock(path.parent, advice="give another --run name or folder for calls")
         try:
-            with explaining(path):
-                n_maybe_lost = _settle_lost_leases(connection)
+            connection = open_for_writing(path, MIGRATIONS)
+            try:
+                with explaining(path):
+                    n_maybe_lost = _settle_lost_leases(connection)
+                reader = open_for_reading(path, MIGRATIONS)
+            except BaseException:
+                connection.close()
+                raise
         except BaseException:
-            connection.close()
+            lock.release()
             raise
-        return cls(path, open_for_reading(path, MIGRATIONS), GroupWriter(path, connection), n_maybe_lost)
+        return cls(path, reader, writer=GroupWriter(path, connection), lock=lock, n_maybe_lost=n_maybe_lost)
 
     @classmethod
     def view(cls, path: Path) -> Self:
         """Open for reading only, also while another process writes. Raises StoreError."""
-        return cls(path, open_for_reading(path, MIGRATIONS), None, 0)
+        return cls(path, open_for_reading(path, MIGRATIONS))
 
     # ------------------------------------------------------------------------------------------ answers
 
@@ -198,9 +220,12 @@ class Ledger:
         return damage(self.path, self._reader)
 
     def close(self) -> None:
+        """Finish what is queued and close. The writer goes last, so that it folds the WAL into the file."""
+        self._reader.close()
         if self._writer is not None:
             self._writer.close()
-        self._reader.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -35,19 +35,21 @@ class Holder(NamedTuple):
 class Lock:
     """Held from construction until `release`, or until this process ends.
 
-    Raises RunLocked naming pid and host if another process (or another Lock of this one) holds it. What a dead process
-    left in the file is overwritten.
+    `path` is a file, made if need be, that will say who holds the lock; or a folder, which then is locked itself and
+    says nothing. Raises RunLocked, naming pid and host where known, if another process (or another Lock of this one)
+    holds it; `advice` ends its line. What a dead process left in the file is overwritten.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, advice: str = "give another --run name") -> None:
+        self._is_folder = path.is_dir()
         with storing(path):
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._handle = os.open(path, os.O_RDONLY if self._is_folder else os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())
             except BlockingIOError as error:
                 os.close(self._handle)
-                raise RunLocked(_locked(path)) from error
+                raise RunLocked(_locked(path, advice)) from error
             except OSError:
                 os.close(self._handle)
                 raise
@@ -61,8 +63,9 @@ class Lock:
             os.close(self._handle)
 
     def _write(self, text: bytes) -> None:
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, text, 0)
+        if not self._is_folder:
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, text, 0)
 
     def _forget(self) -> None:
         os.close(self._handle)
@@ -91,7 +94,8 @@ def holder(path: Path) -> Holder | None:
     return found if found.alive() else None
 
 
-def _locked(path: Path) -> str:
-    found = holder(path)
+def _locked(path: Path, advice: str) -> str:
+    folder = path if path.is_dir() else path.parent
+    found = None if path.is_dir() else holder(path)
     who = f"process {found.pid} on {found.host}" if found else "another process"
-    return f"{path.parent} is in use by {who}: wait for it, stop it, or give another --run name"
+    return f"{folder} is in use by {who}: wait for it, stop it, or {advice}"
