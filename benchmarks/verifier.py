@@ -186,7 +186,8 @@ def _judged_by(pair: Judged, part: str) -> Judged:
 def report_people(pairs: Sequence[Judged]) -> None:
     both = [p for p in pairs if p.by_experts is not None and p.by_crowd is not None]
     found = agreement([not p.by_crowd for p in both], [not p.by_experts for p in both])
-    print(f"\ncrowd against experts, n={found.n}: accuracy {found.accuracy:.3f}, kappa {found.kappa:.2f} (a ceiling)")
+    agreed = f"accuracy {found.accuracy:.3f}, kappa {found.kappa:.2f}"
+    print(f"\nhow far people agree, crowd against experts, n={found.n}: {agreed}")
 
 
 def report_own(own: Sequence[Judged], split: str, threshold: float) -> None:
