@@ -7,7 +7,8 @@ from scipy import sparse
 
 from repair.core.errors import ConfigError, DataError
 from repair.numerics.cosines import normalise, pair_scores, quantise, tiles
-from repair.numerics.similarity import _encode, best_truths, search_both
+from repair.numerics.ranking import encode
+from repair.numerics.similarity import best_truths, search_both
 from tests import reference
 
 
@@ -183,7 +184,7 @@ def test_negative_zero_is_zero():
         found = search_both([[sign, 0.0]], columns, k=4).rows
         assert found.indices.tolist() == [[0, 1, 2, 3]]
         assert not np.signbit(found.scores).any()
-    assert _encode(np.array([-0.0], dtype=np.float32), 5) == _encode(np.array([0.0], dtype=np.float32), 5)
+    assert encode(np.array([-0.0], dtype=np.float32), 5) == encode(np.array([0.0], dtype=np.float32), 5)
 
 
 def test_best_truths_with_ties_and_without_truth():

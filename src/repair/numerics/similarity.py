@@ -22,32 +22,21 @@ from scipy import sparse
 from repair.core.errors import ConfigError, DataError
 from repair.core.ports import FloatArray
 from repair.numerics.cosines import IntArray, Matches, Tile, pair_scores, quantise, tiles
+from repair.numerics.ranking import EMPTY, NO_ITEM, Ranked, Side, chosen_probes, decode, encode
+
+__all__ = [
+    "BLOCK_SIZE",
+    "NO_ITEM",
+    "BestTruths",
+    "Ranked",
+    "Search",
+    "best_truths",
+    "checked_matches",
+    "id_order",
+    "search_both",
+]
 
 BLOCK_SIZE = 1024
-NO_ITEM = -1
-
-_EMPTY = np.int64(2**63 - 1)  # sorts behind every item
-_INDEX = np.int64(2**32 - 1)
-_SIGN = np.int32(2**31 - 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """One direction of a search over n queries and N items; row i is query i.
-
-    `indices` and `scores` have shape (n, min(k, N)), best first. Where a query has fewer non-matching items than that,
-    the rest is index -1 and score -inf. The probe arrays have the shape (n, m) of the probes asked for: rank among the
-    non-matching items (a matching probe is ranked as if it alone were added), the number of *other* non-matching items
-    of equal score, how many of those stand above it by index, and its score. So with all ties won the rank would be
-    probe_ranks - probe_ties_above, with all lost that + probe_ties. A probe of -1 has rank 0, no ties, score -inf.
-    """
-
-    indices: IntArray
-    scores: FloatArray
-    probe_ranks: IntArray
-    probe_ties: IntArray
-    probe_ties_above: IntArray
-    probe_scores: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +88,8 @@ def search_both(
         )
     mask = checked_matches(matches, (len(left), len(right)))
     sides = (
-        _Side(len(left), len(right), k, _probes(left, right, row_probes, what="row_probes")),
-        _Side(len(right), len(left), k, _probes(right, left, column_probes, what="column_probes")),
+        Side(len(left), len(right), k, chosen_probes(left, right, row_probes, what="row_probes")),
+        Side(len(right), len(left), k, chosen_probes(right, left, column_probes, what="column_probes")),
     )
     for tile in tiles(left, right, block_size=block_size):
         _mask(tile, mask)
@@ -137,11 +126,11 @@ def best_truths(rows: npt.ArrayLike, columns: npt.ArrayLike, truth: Matches) -> 
     pairs = checked_matches(truth, (len(left), len(right))).tocoo()
     row, column = pairs.coords[0].astype(np.int64), pairs.coords[1].astype(np.int64)
     scores = pair_scores(left, right, row, column)
-    of_rows, of_columns = np.full(len(left), _EMPTY), np.full(len(right), _EMPTY)
-    np.minimum.at(of_rows, row, _encode(scores, column))
-    np.minimum.at(of_columns, column, _encode(scores, row))
-    row_index, row_score = _decode(of_rows)
-    column_index, column_score = _decode(of_columns)
+    of_rows, of_columns = np.full(len(left), EMPTY), np.full(len(right), EMPTY)
+    np.minimum.at(of_rows, row, encode(scores, column))
+    np.minimum.at(of_columns, column, encode(scores, row))
+    row_index, row_score = decode(of_rows)
+    column_index, column_score = decode(of_columns)
     return BestTruths(rows=row_index, row_scores=row_score, columns=column_index, column_scores=column_score)
 
 
@@ -174,121 +163,6 @@ def id_order(ids: Sequence[str], *, what: str) -> IntArray:
     return np.array(order, dtype=np.int64)
 
 
-# ------------------------------------------------------------------------- one direction, fed tile by tile
-
-
-class _Side:
-    """Running top-k and running ranks of one direction.
-
-    An item is one int64 key: its score's bits, made to sort as integers with the best first, above its index. So
-    integers compare as the order says, and none are equal. Tiles arrive with ascending item index: an item that only
-    equals the current k-th score can never get in.
-    """
-
-    def __init__(self, n_queries: int, n_items: int, k: int, probes: "_Probes") -> None:
-        self.k = min(k, n_items)
-        self.keys = np.full((n_queries, self.k), _EMPTY)
-        self.floor = np.full(n_queries, -np.inf, dtype=np.float32)
-        self.probes = probes
-
-    def update(self, scores: FloatArray, query_start: int, item_start: int) -> None:
-        span = slice(query_start, query_start + len(scores))
-        self.probes.update(scores, span, item_start)
-        if self.k:
-            queries, keys = self._entering(scores, self.floor[span], item_start)
-            queries += query_start
-            merged = np.sort(np.concatenate([self.keys[queries], keys], axis=1), axis=1)[:, : self.k]
-            self.keys[queries] = merged
-            self.floor[queries] = _scores_of(merged[:, -1])
-
-    def _entering(self, scores: FloatArray, floor: FloatArray, item_start: int) -> tuple[IntArray, IntArray]:
-        """The queries that gain items from this tile, and those items' keys, padded to one width."""
-        better = scores > floor[:, None]
-        width = scores.shape[1]
-        if 8 * np.count_nonzero(better) > scores.size and width > self.k:
-            # Lists still nearly empty: raise the bar to the tile's own k-th score. Ties with it stay in.
-            better &= scores >= np.partition(scores, width - self.k, axis=1)[:, width - self.k, None]
-        query, item = _cells(better)
-        queries, first, counts = np.unique(query, return_index=True, return_counts=True)
-        keys = np.full((len(queries), counts.max(initial=0)), _EMPTY)
-        place = np.arange(len(query)) - np.repeat(first, counts)
-        keys[np.repeat(np.arange(len(queries)), counts), place] = _encode(scores[query, item], item + item_start)
-        return queries, keys
-
-    def result(self) -> Ranked:
-        indices, scores = _decode(self.keys)
-        probes = self.probes
-        return Ranked(
-            indices=indices,
-            scores=scores,
-            probe_ranks=probes.ranks,
-            probe_ties=probes.ties,
-            probe_ties_above=probes.ties_above,
-            probe_scores=np.where(probes.items == NO_ITEM, np.float32(-np.inf), probes.scores),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Probes:
-    """Items whose rank is counted, (n, m): their scores, and the running counts."""
-
-    items: IntArray
-    scores: FloatArray
-    ranks: IntArray
-    ties: IntArray
-    ties_above: IntArray
-
-    def update(self, scores: FloatArray, span: slice, item_start: int) -> None:
-        for column in range(self.items.shape[1]):
-            level = self.scores[span, column, None]
-            above = _count(scores > level)
-            equal = _count(scores >= level) - above
-            self.ranks[span, column] += above
-            tied = np.flatnonzero(equal)
-            if len(tied):  # rare, so only these rows are looked at item by item
-                same = scores[tied] == level[tied]
-                index = np.arange(scores.shape[1]) + item_start
-                place = self.items[span, column][tied, None]
-                tied_above = _count(same & (index < place))
-                self.ranks[span, column][tied] += tied_above
-                self.ties_above[span, column][tied] += tied_above
-                self.ties[span, column][tied] += _count(same & (index != place))
-
-
-def _probes(queries: FloatArray, items: FloatArray, probes: IntArray | None, *, what: str) -> _Probes:
-    chosen = np.zeros((len(queries), 0), dtype=np.int64) if probes is None else np.array(probes, dtype=np.int64)
-    if chosen.ndim != 2 or len(chosen) != len(queries):
-        raise DataError(f"{what}: must have shape ({len(queries)}, m), not {chosen.shape}")
-    if chosen.size and (chosen.min() < NO_ITEM or chosen.max() >= len(items)):
-        raise DataError(f"{what}: must be -1 or an index below {len(items)}")
-    query, place = np.nonzero(chosen != NO_ITEM)
-    scores = np.full(chosen.shape, np.inf, dtype=np.float32)  # no score is above the +inf of an absent probe
-    scores[query, place] = pair_scores(queries, items, query, chosen[query, place])
-    return _Probes(
-        items=chosen,
-        scores=scores,
-        ranks=(chosen != NO_ITEM).astype(np.int64),
-        ties=np.zeros(chosen.shape, dtype=np.int64),
-        ties_above=np.zeros(chosen.shape, dtype=np.int64),
-    )
-
-
-def _count(cells: npt.NDArray[np.bool_]) -> IntArray:
-    """True cells of each row. Summing bytes is faster than `count_nonzero` along an axis."""
-    counts: IntArray = cells.view(np.uint8).sum(axis=1, dtype=np.int32).astype(np.int64)
-    return counts
-
-
-def _cells(mask: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """(query, item) of the true cells, by query; the mask is walked in the order of its memory."""
-    if mask.flags.c_contiguous:
-        query, item = np.divmod(np.flatnonzero(mask), mask.shape[1])
-        return query, item
-    item, query = np.divmod(np.flatnonzero(mask.T), mask.shape[0])
-    by_query = np.argsort(query, kind="stable")
-    return query[by_query], item[by_query]
-
-
 def _mask(tile: Tile, matches: Matches) -> None:
     """Matching cells of the tile become -inf, in place."""
     height, width = tile.scores.shape
@@ -297,19 +171,3 @@ def _mask(tile: Tile, matches: Matches) -> None:
     inside = (columns >= 0) & (columns < width)
     rows = np.repeat(np.arange(height), np.diff(lines))
     tile.scores[rows[inside], columns[inside]] = -np.inf
-
-
-def _encode(scores: FloatArray, items: IntArray) -> IntArray:
-    bits = (scores + np.float32(0)).view(np.int32)  # + 0 turns -0.0 into 0.0
-    descending = ~np.where(bits < 0, bits ^ _SIGN, bits)
-    return (descending.astype(np.int64) << 32) | items
-
-
-def _scores_of(keys: IntArray) -> FloatArray:
-    ascending = ~(keys >> 32).astype(np.int32)
-    scores = np.where(ascending < 0, ascending ^ _SIGN, ascending).view(np.float32)
-    return np.where(keys == _EMPTY, np.float32(-np.inf), scores)
-
-
-def _decode(keys: IntArray) -> tuple[IntArray, FloatArray]:
-    return np.where(keys == _EMPTY, np.int64(NO_ITEM), keys & _INDEX), _scores_of(keys)
