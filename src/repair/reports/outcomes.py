@@ -40,7 +40,9 @@ def results_facts(view: RunView) -> dict[str, Any] | None:
             }
             for direction in Direction
         },
-        "evaluations": [_line(view, evaluation, name) for evaluation in view.evaluations for name in _splits(view)],
+        "evaluations": [
+            _line(view, evaluation, name) for evaluation in view.evaluations for name in _splits(view, evaluation)
+        ],
     }
 
 
@@ -80,7 +82,7 @@ def _metrics(
     before = first.facts["splits"][split][str(direction)]["metrics"]
     after = last.facts["splits"][split][str(direction)]["metrics"]
     found = {}
-    for name in _ordered(before):
+    for name in _ordered({name: value for name, value in before.items() if name in after}):
         found[name] = {"before": before[name], "after": after[name] if last is not first else None, "difference": None}
         if last is not first:
             pairs = _paired(first.ranks, last.ranks, split=split, direction=direction)
@@ -153,9 +155,10 @@ def _paired(
     ]
 
 
-def _splits(view: RunView) -> tuple[str, ...]:
+def _splits(view: RunView, evaluation: Evaluation) -> list[str]:
+    """Test, then val, those of them that were evaluated."""
     data = view.config.data
-    return tuple(dict.fromkeys((data.test_split, data.val_split)))
+    return [name for name in dict.fromkeys((data.test_split, data.val_split)) if name in evaluation.facts["splits"]]
 
 
 def _line(view: RunView, evaluation: Evaluation, split: str) -> dict[str, Any]:

@@ -144,13 +144,14 @@ class RunView:
 
     @cached_property
     def evaluations(self) -> list[Evaluation]:
-        """Base first, then by round; only those that have finished."""
+        """Base first, then by round; only those that have finished, and looked at the test split of the config."""
         found = []
         for round in (None, *sorted(r for r, name in self.states if r is not None and name == "eval")):
             if (round, "eval") in self.states:
                 name, folder = "base" if round is None else f"round-{round}", self.folder.folder(None)
-                ranks = read_table(folder / f"{name}-ranks.parquet", QueryRank)
-                found.append(Evaluation(round, read_json(folder / f"{name}.json"), ranks))
+                facts = read_json(folder / f"{name}.json")
+                if self.config.data.test_split in facts["splits"]:
+                    found.append(Evaluation(round, facts, read_table(folder / f"{name}-ranks.parquet", QueryRank)))
         return found
 
     def truth(self, round: int) -> Mapping[str, Any] | None:
