@@ -87,7 +87,7 @@ class MiningSection(Section):
         5000, ge=1, description="Failures kept per direction; a seeded subsample, nested as it grows."
     )
     near_duplicate_cosine: float = Field(
-        1.01, ge=0, le=1.01, description="Images at least this close count as the same image; 1.01 switches it off."
+        1.01, gt=0, le=1.01, description="Images at least this close count as the same image; 1.01 switches it off."
     )
     near_duplicate_bits: int = Field(
         2,
@@ -141,7 +141,7 @@ class SelectionSection(Section):
         description="closest: the valid candidate nearest the false positive; first: unchecked (ablation w/o PQC).",
     )
     min_gain: float = Field(
-        0.02, ge=-2, le=2, description="δ: validity floor on s(query, candidate) − s(query, false positive), in cosine."
+        0.0, ge=-2, le=2, description="δ: validity floor on s(query, candidate) − s(query, false positive), in cosine."
     )
     noop_cosine: float = Field(
         0.999,

@@ -90,7 +90,7 @@ class Asker:
         return await self._image_candidate(case, told, index, image_editor)
 
     async def _text_candidate(self, case: Case, told: Instruction, index: int, editor: TextEditor) -> Candidate:
-        seed = derive_seed(self.seed, editing.TEXT_TASK, case.failure_id, index)
+        seed = derive_seed(self.seed, editing.TEXT_TASK, case.failure_id) + index  # rule editors count alternatives
         outcome = await self.engine.call(
             task=editing.TEXT_TASK,
             backend_fingerprint=editor.fingerprint,
@@ -105,7 +105,7 @@ class Asker:
         return editing.text_candidate(case.failure_id, index, outcome.value)
 
     async def _image_candidate(self, case: Case, told: Instruction, index: int, editor: ImageEditor) -> Candidate:
-        seed = derive_seed(self.seed, editing.IMAGE_TASK, case.failure_id, index)
+        seed = derive_seed(self.seed, editing.IMAGE_TASK, case.failure_id) + index
         outcome = await self.engine.call(
             task=editing.IMAGE_TASK,
             backend_fingerprint=editor.fingerprint,

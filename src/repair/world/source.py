@@ -51,7 +51,7 @@ class WorldSource:
         *,
         n_train: int = 6000,
         n_val: int = 1000,
-        n_test: int = 1500,
+        n_test: int = 4000,
         n_pretrain: int = 30_000,
         image_size: int = 64,
         seed: int = 0,
