@@ -56,12 +56,12 @@ def done_attempt(
     reply: Reply[Any],
     settled: Settled,
     *,
-    reserved: Usage,
+    declared: Usage,
     latency_s: float,
     started_s: float,
     finished_s: float,
 ) -> Attempt:
-    usage, estimated = _charge(reply.usage, reserved, latency_s)
+    usage, estimated = _charge(reply.usage, declared, latency_s)
     return Attempt(
         call=call,
         outcome=CallOutcome.DONE,
@@ -77,15 +77,15 @@ def done_attempt(
 
 
 def failed_attempt(
-    call: Call, error: Exception, *, reserved: Usage, latency_s: float, started_s: float, finished_s: float
+    call: Call, error: Exception, *, declared: Usage, latency_s: float, started_s: float, finished_s: float
 ) -> Attempt:
-    """An attempt whose cost the server did not say is charged what was reserved for it."""
+    """An attempt whose cost the server did not say is charged what was declared for it."""
     if isinstance(error, BackendError) and error.usage is not None:
-        usage, estimated = _charge(error.usage, reserved, latency_s)
+        usage, estimated = _charge(error.usage, declared, latency_s)
     elif isinstance(error, DataError):  # nothing was sent
         usage, estimated = Usage(price_usd=0.0, latency_s=latency_s), False
     else:
-        usage, estimated = replace(reserved, latency_s=latency_s), True
+        usage, estimated = replace(declared, latency_s=latency_s), True
     return Attempt(
         call=call,
         outcome=next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED),
@@ -108,9 +108,9 @@ def reason(error: Exception) -> str:
     return f"{kind}: {error}"
 
 
-def _charge(usage: Usage, reserved: Usage, latency_s: float) -> tuple[Usage, bool]:
+def _charge(usage: Usage, declared: Usage, latency_s: float) -> tuple[Usage, bool]:
     """What a call is recorded to have used, and whether any of it is an estimate."""
     usage = usage if usage.latency_s > 0 else replace(usage, latency_s=latency_s)
-    if usage.price_usd is None and reserved.price_usd is not None:
-        return replace(usage, price_usd=reserved.price_usd), True
+    if usage.price_usd is None and declared.price_usd is not None:
+        return replace(usage, price_usd=declared.price_usd), True
     return usage, False

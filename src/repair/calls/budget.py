@@ -31,13 +31,18 @@ class Caps:
 
 
 class Reservation:
-    """What is held back for one call in flight. Ended once: by `Budget.settle` or `Budget.release`."""
+    """What is held back for one call in flight. Ended once: by `Budget.settle` or `Budget.release`.
 
-    __slots__ = ("ended", "task", "usage")
+    `held` may be a guess from earlier calls; `declared` is what the caller said the call may use. Only that is charged
+    to a call that does not say its cost: what is recorded must not depend on which calls ended before.
+    """
 
-    def __init__(self, task: str, usage: Usage) -> None:
+    __slots__ = ("declared", "ended", "held", "task")
+
+    def __init__(self, task: str, *, declared: Usage | None, held: Usage) -> None:
         self.task = task
-        self.usage = usage
+        self.declared = declared or Usage()
+        self.held = held
         self.ended = False
 
 
@@ -81,12 +86,12 @@ class Budget:
         """
         self.require_price(task, estimate)
         while True:
-            usage = estimate or self._largest.get(task, Usage())
-            if self._broken_cap(usage, with_open=True) is None:
-                reservation = Reservation(task, usage)
+            held = estimate or self._largest.get(task, Usage())
+            if self._broken_cap(held, with_open=True) is None:
+                reservation = Reservation(task, declared=estimate, held=held)
                 self._open.add(reservation)
                 return reservation
-            broken = self._broken_cap(usage, with_open=False)
+            broken = self._broken_cap(held, with_open=False)
             if broken is not None:
                 raise BudgetExceeded(broken)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -94,10 +99,10 @@ class Budget:
             await waiter
 
     def settle(self, reservation: Reservation, usage: Usage) -> None:
-        """The call has ended and used `usage`. An unknown price counts as the reserved one."""
+        """The call has ended and used `usage`. An unknown price counts as the declared one."""
         if reservation.ended:
             return
-        price_usd = reservation.usage.price_usd if usage.price_usd is None else usage.price_usd
+        price_usd = reservation.declared.price_usd if usage.price_usd is None else usage.price_usd
         self._spent = Spent(
             n_calls=self._spent.n_calls + 1,
             tokens=self._spent.tokens + usage.tokens_in + usage.tokens_out,
@@ -125,7 +130,7 @@ class Budget:
 
     def _broken_cap(self, usage: Usage, *, with_open: bool) -> str | None:
         """Which cap the next call would break, in one line; None if it fits."""
-        held = [reservation.usage for reservation in self._open] if with_open else []
+        held = [reservation.held for reservation in self._open] if with_open else []
         n_calls = self._spent.n_calls + len(held) + 1
         tokens = self._spent.tokens + sum(each.tokens_in + each.tokens_out for each in (*held, usage))
         price_usd = self._spent.price_usd + sum(each.price_usd or 0.0 for each in (*held, usage))

@@ -218,8 +218,8 @@ class CallEngine:
             self.budget.release(reservation)
 
     async def _attempt_reserved(self, request: _Request, reservation: Reservation) -> Settled | RepairError:
-        started_s, reserved = self._clock(), reservation.usage
-        lease = await self._written(self._ledger.lease(request.call, reserved=reserved, started_s=started_s))
+        started_s, declared = self._clock(), reservation.declared
+        lease = await self._written(self._ledger.lease(request.call, reserved=declared, started_s=started_s))
         began_s = time.monotonic()
         failure: Exception | None = None
         try:
@@ -230,11 +230,11 @@ class CallEngine:
         took_s = time.monotonic() - began_s
         times = {"latency_s": took_s, "started_s": started_s, "finished_s": self._clock()}
         if failure is not None:
-            attempt = failed_attempt(request.call, failure, reserved=reserved, **times)
+            attempt = failed_attempt(request.call, failure, declared=declared, **times)
         else:
             if settled.data is not None:
                 await self._written(self._blobs.put(settled.data))
-            attempt = done_attempt(request.call, reply, settled, reserved=reserved, **times)
+            attempt = done_attempt(request.call, reply, settled, declared=declared, **times)
         self.budget.settle(reservation, attempt.usage)
         await self._written(self._ledger.record(attempt, lease=lease))
         if failure is None:

@@ -50,7 +50,7 @@ class Call:
 class Attempt:
     """One attempt at a call, finished. `value` is JSON text, `blob` the content hash of bytes stored beside it.
 
-    `estimated`: the server did not say what the attempt cost, `usage` is what was reserved for it. Times are seconds
+    `estimated`: the server did not say what the attempt cost, `usage` is what was declared for it. Times are seconds
     since the epoch.
     """
 
