@@ -77,7 +77,7 @@ def file_map() -> str:
             lines.append(f"src/repair/{'' if folder == SOURCE else folder.relative_to(SOURCE).as_posix() + '/'}")
         if not summary:
             raise SystemExit(f"docs: {path.relative_to(ROOT)} has no docstring, so the file map cannot say what it is")
-        first = re.split(r"(?<=[.:])\s", summary)[0].rstrip(".:")
+        first = re.split(r"(?<=\.)\s", summary)[0].rstrip(".:")
         name = "(room)" if path.name == "__init__.py" else path.name
         lines.append(f"  {name:<22}{first if len(first) <= 96 else first[:95] + '…'}")
     return "\n".join([*lines, "```"])

@@ -358,5 +358,5 @@ def test_by_name_with_options_as_a_config_file_has_them(tmp_path: Path) -> None:
         sources.build("jsonl", options={**options, "rules": {"max_words": 2}}, cache=None)
     with pytest.raises(ConfigError, match='unknown rule "max_word": did you mean "max_words"'):
         sources.build("jsonl", options={**options, "rules": {"max_word": 2}})
-    with pytest.raises(ConfigError, match='unknown option "image": did you mean "images"'):
+    with pytest.raises(ConfigError, match='unknown option "image" of data source "jsonl": did you mean "images"'):
         sources.build("jsonl", options={**options, "image": "x"})
