@@ -18,7 +18,7 @@ async def edit_text(case: Case, instruction: Instruction, *, editor: TextEditor,
     reply = await editor.edit_text(case, instruction, seed=seed)
     text = " ".join(reply.value.split())
     if not text:
-        raise BadReply("the edited caption is empty")
+        raise BadReply("the edited caption is empty", usage=reply.usage, raw=reply.raw)
     return reply._replace(value=text)
 
 
@@ -26,7 +26,7 @@ async def edit_image(case: Case, instruction: Instruction, *, editor: ImageEdito
     """The edited image, encoded. Raises BadReply if it is empty; whether it decodes is checked on preparing it."""
     reply = await editor.edit_image(case, instruction, seed=seed)
     if not reply.value:
-        raise BadReply("the edited image is empty")
+        raise BadReply("the edited image is empty", usage=reply.usage, raw=reply.raw)
     return reply
 
 

@@ -15,9 +15,9 @@ async def instruct(case: Case, *, instructor: Instructor, seed: int) -> Reply[In
     """The instructor's reply, checked: at least one error type and a sentence. Raises BadReply otherwise."""
     reply = await instructor.instruct(case, seed=seed)
     if not reply.value.error_types:
-        raise BadReply(f"no error type named; choices: {', '.join(ErrorType)}")
+        raise BadReply(f"no error type named; choices: {', '.join(ErrorType)}", usage=reply.usage, raw=reply.raw)
     if not reply.value.instruction.strip():
-        raise BadReply("the instruction is empty")
+        raise BadReply("the instruction is empty", usage=reply.usage, raw=reply.raw)
     return reply
 
 

@@ -19,7 +19,9 @@ async def verify(case: Case, *, verifier: Verifier, seed: int) -> Reply[Verdict]
     """The verifier's reply, checked: a drop names its criterion, a keep names none. Raises BadReply otherwise."""
     reply = await verifier.verify(case, seed=seed)
     if reply.value.keep == (reply.value.criterion is not None):
-        raise BadReply("the verdict must name a criterion exactly when it drops the failure")
+        raise BadReply(
+            "the verdict must name a criterion exactly when it drops the failure", usage=reply.usage, raw=reply.raw
+        )
     return reply
 
 

@@ -179,9 +179,15 @@ async def _checked_plan(case: Case, planner: Planner, *, n_edits: int, seed: int
     reply = await planner.plan(case, n_edits=n_edits, seed=seed)
     plan = reply.value
     if plan.verdict.keep == (plan.verdict.criterion is not None):
-        raise BadReply("the verdict must name a criterion exactly when it drops the failure", usage=reply.usage)
+        raise BadReply(
+            "the verdict must name a criterion exactly when it drops the failure", usage=reply.usage, raw=reply.raw
+        )
     if plan.verdict.keep and (plan.instruction is None or not plan.instruction.error_types):
-        raise BadReply("a plan that keeps the failure must hold an instruction with an error type", usage=reply.usage)
+        raise BadReply(
+            "a plan that keeps the failure must hold an instruction with an error type",
+            usage=reply.usage,
+            raw=reply.raw,
+        )
     return reply
 
 

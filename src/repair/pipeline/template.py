@@ -47,7 +47,7 @@ def template(path: Path, *, source: str, encoder: str) -> str:
         "editing.text_editor": f'"{backend}"',
         "editing.image_editor": f'"{backend if backend == "world" else "none"}"',
         "calls.planner": f'"{backend}"',
-        "training.lr": "1e-3" if encoder == "towers" else "5e-4",
+        "training.lr": "3e-4" if encoder == "towers" else "1e-4",
     }
     lines = [_HEADER.format(path=path)]
     section = ""
