@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from repair.core.calls import CallOutcome
-from repair.core.errors import RunMismatch
+from repair.core.errors import ConfigError, RunMismatch
 from repair.core.records import Candidate, Direction, Failure, Grid, Link, LinkKind, Repair, RepairStatus, Verdict
 from repair.store.ledger import Ledger
 from repair.store.tables import read_table
@@ -153,6 +153,30 @@ def test_a_run_folder_of_another_config_is_refused_and_can_be_reused(tmp_path: P
         "mine": True, "verify": True, "instruct": True, "edit": True, "select": True,
         "link": False, "grids": False, "train": False, "eval": False,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("encoder.name=smal", 'unknown encoder "smal": did you mean "small"'),
+        ("data.source=wrld", 'unknown data source "wrld": did you mean "world"'),
+        ("verification.verifier=wrld", 'unknown verifier "wrld": did you mean "world"'),
+        ("editing.image_editor=paint", 'unknown image editor "paint": Choices: world'),
+        ("calls.planner=x", 'unknown planner "x"'),
+    ],
+)
+def test_a_name_that_does_not_exist_is_refused_before_anything_is_written(
+    setting: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path, setting)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_option_of_a_late_backend_is_refused_before_any_stage(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='unknown option "noop_rte" of image editor "world"'):
+        run(tmp_path, "editing.image_options={noop_rte=0.1}")
+    assert not list((tmp_path / "run").glob("*/*.json"))
 
 
 def test_a_damaged_output_is_made_again(tmp_path: Path) -> None:

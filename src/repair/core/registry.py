@@ -59,9 +59,15 @@ class Registry:
             raise ConfigError(f'{self.kind} "{name}" needs the option "{missing[0]}": set it in the config file')
         return factory(**arguments)
 
-    def _load(self, name: str) -> Any:
+    def require(self, spec: str) -> str:
+        """The name in `spec`. Raises ConfigError listing the choices if it is not one of them."""
+        name, _ = parse_spec(spec, kind=self.kind)
         if name not in self.entries:
             raise ConfigError(f'unknown {self.kind} "{name}": {suggest(name, self.entries)}')
+        return name
+
+    def _load(self, name: str) -> Any:
+        self.require(name)
         entry = self.entries[name]
         module, attribute = entry.target.split(":")
         try:

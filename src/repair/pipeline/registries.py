@@ -1,6 +1,9 @@
 """Every choice a config can name, and where it lives. Nothing is imported until it is asked for."""
 
+from repair.config import Config
 from repair.core.registry import Registry
+
+NONE = "none"  # no editor for this modality
 
 SOURCES = Registry("data source")
 SOURCES.add("world", "repair.world.source:WorldSource", "a drawn world whose truth is known exactly (the demo)")
@@ -38,3 +41,16 @@ PLANNERS.add("world", "repair.world.backends:WorldPlanner", "verdict, instructio
 PLANNERS.add("lexical", "repair.backends.lexical:LexicalPlanner", "the lexical backends in one call", extra="lexical")
 
 ALL = (SOURCES, ENCODERS, VERIFIERS, INSTRUCTORS, TEXT_EDITORS, IMAGE_EDITORS, PLANNERS)
+
+
+def require_choices(config: Config) -> None:
+    """Every name in the config is one there is. Raises ConfigError for the first that is not, before any work."""
+    SOURCES.require(config.data.source)
+    ENCODERS.require(config.encoder.name)
+    VERIFIERS.require(config.verification.verifier)
+    INSTRUCTORS.require(config.instruction.instructor)
+    PLANNERS.require(config.calls.planner)
+    if config.editing.text_editor != NONE:
+        TEXT_EDITORS.require(config.editing.text_editor)
+    if config.editing.image_editor != NONE:
+        IMAGE_EDITORS.require(config.editing.image_editor)

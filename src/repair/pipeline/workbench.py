@@ -22,8 +22,6 @@ from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
 from repair.store.run_folder import RunFolder
 
-NONE = "none"
-
 
 class Workbench:
     """A context manager: closing it closes ledger, blobs and run folder, in this order."""
@@ -36,7 +34,9 @@ class Workbench:
 
     @classmethod
     def open(cls, config: Config, *, progress: Progress, reuse: bool = False) -> Self:
-        """Create or reopen the run folder of `config`, locked. Raises what RunFolder.open raises."""
+        """Create or reopen the run folder of `config`, locked. Raises ConfigError for a backend that cannot be made
+        (nothing is written then), and what RunFolder.open raises."""
+        registries.require_choices(config)
         folder = RunFolder.open(
             config.run_path(),
             config_toml=config.to_toml(),
@@ -45,7 +45,13 @@ class Workbench:
             versions=_versions(),
             reuse=reuse,
         )
-        return cls(config, folder, progress)
+        bench = cls(config, folder, progress)
+        try:
+            bench.make_backends()
+        except BaseException:
+            bench.__exit__()
+            raise
+        return bench
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +140,7 @@ class Workbench:
     @cached_property
     def text_editor(self) -> TextEditor | None:
         section = self.config.editing
-        if section.text_editor == NONE:
+        if section.text_editor == registries.NONE:
             return None
         editor: TextEditor = registries.TEXT_EDITORS.build(section.text_editor, options=section.text_options)
         return editor
@@ -142,7 +148,7 @@ class Workbench:
     @cached_property
     def image_editor(self) -> ImageEditor | None:
         section = self.config.editing
-        if section.image_editor == NONE:
+        if section.image_editor == registries.NONE:
             return None
         editor: ImageEditor = registries.IMAGE_EDITORS.build(section.image_editor, options=section.image_options)
         return editor
@@ -153,10 +159,19 @@ class Workbench:
         planner: Planner = registries.PLANNERS.build(section.planner, options=section.planner_options)
         return planner
 
+    def make_backends(self) -> None:
+        """Make every backend this run will ask, so that a wrong option is refused before hours of work."""
+        fused = self.config.calls.plan == "fused"
+        names = ["planner"] if fused else ["instructor", "text_editor"]
+        if self.config.verification.enabled and not fused:
+            names.append("verifier")
+        for name in [*names, "image_editor"]:
+            getattr(self, name)
+
     def backend_facts(self, *names: str) -> dict[str, str]:
         """Fingerprints of the named backends, for stage keys; an absent editor is "none"."""
         found = {name: getattr(self, name) for name in names}
-        return {name: NONE if backend is None else backend.fingerprint for name, backend in found.items()}
+        return {name: registries.NONE if backend is None else backend.fingerprint for name, backend in found.items()}
 
     # ------------------------------------------------------------------------------------------ calls
 
