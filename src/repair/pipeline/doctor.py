@@ -15,7 +15,7 @@ from repair.core.errors import RepairError
 from repair.core.progress import Progress
 from repair.pipeline import registries
 from repair.pipeline.catalogue import build_catalogue
-from repair.pipeline.look import open_source
+from repair.pipeline.sources import open_source
 
 _EXTRAS = {"towers": ("timm", "transformers", "tokenizers"), "lexical": ("spacy",)}
 _SHOWN = 5

@@ -21,8 +21,8 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
-from repair.pipeline import registries
 from repair.pipeline.run import stage_line
+from repair.pipeline.sources import open_source
 from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
 from repair.store.ledger_rows import LoggedAttempt
@@ -170,13 +170,6 @@ def config_of(folder: RunFolder) -> Config:
 
 def calls_folder(folder: RunFolder, config: Config) -> Path:
     return Path(config.run.calls) if config.run.calls else folder.path
-
-
-def open_source(config: Config) -> PairSource:
-    source: PairSource = registries.SOURCES.build(
-        config.data.source, options=config.data.options, cache=config.cache_path(), n_workers=config.run.n_workers
-    )
-    return source
 
 
 def _find(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:

@@ -18,6 +18,7 @@ from repair.core.progress import Progress
 from repair.pipeline import registries
 from repair.pipeline.asking import Asker
 from repair.pipeline.catalogue import Catalogue, build_catalogue
+from repair.pipeline.sources import open_source
 from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
 from repair.store.run_folder import RunFolder
@@ -66,14 +67,7 @@ class Workbench:
 
     @cached_property
     def source(self) -> PairSource:
-        section = self.config.data
-        source: PairSource = registries.SOURCES.build(
-            section.source,
-            options=section.options,
-            cache=self.config.cache_path(),
-            n_workers=self.config.run.n_workers,
-        )
-        return source
+        return open_source(self.config)
 
     @cached_property
     def train(self) -> Catalogue:

@@ -27,8 +27,9 @@ from repair.core.records import (
     Verdict,
 )
 from repair.pipeline.evaluating import QueryRank
-from repair.pipeline.look import calls_folder, config_of, open_source
+from repair.pipeline.look import calls_folder, config_of
 from repair.pipeline.run import BASE, ROUND
+from repair.pipeline.sources import open_source
 from repair.pipeline.stages_train import ROWS, TWINS
 from repair.pipeline.workbench import Workbench
 from repair.store.blobs import BlobStore
