@@ -9,12 +9,14 @@ import pytest
 from repair.core.records import Criterion, Direction, ErrorType, Failure, Grid, RepairStatus
 from repair.pipeline.features import Features
 from repair.pipeline.matches import labelled_matching
+from repair.reports import standing
 from repair.reports.gallery import Records, choose, gallery
 from repair.reports.gridcards import choose_grids, grid_cards
-from repair.reports.measuring import Vectors, grid_accuracy, standings
+from repair.reports.measuring import Vectors, grid_accuracy
 from repair.reports.moved import moved_queries
 from repair.reports.pictures import Pictures
 from repair.reports.shown import Shower
+from repair.reports.standing import standings
 from repair.reports.view import RunView
 from tests.reports.runs import failure, repaired, told, verdict
 
@@ -101,7 +103,7 @@ def test_grid_accuracy_counts_rows_and_columns() -> None:
     assert grid_accuracy([replace(grid(0, 0), images=("a", "b", "gone"))], known) is None
 
 
-def test_ranks_after_training_equal_a_plain_count(world_run: Path) -> None:
+def test_ranks_equal_those_of_mining_and_a_plain_count(world_run: Path) -> None:
     with RunView.open(world_run) as view:
         failures = view.table(1, Failure)
         found = standings(view, 1, failures)
@@ -109,7 +111,11 @@ def test_ranks_after_training_equal_a_plain_count(world_run: Path) -> None:
         images, texts = Features(view.bench, 1).embeddings(train)
         twins = np.array(view.twins(1), dtype=np.int64).reshape(-1, 2)
         matching = labelled_matching(view.bench, train, twins).pairs.toarray()
-    assert set(found) == {f.failure_id for f in failures}
+    assert (found.n_images, found.n_captions, found.whole) == (40, 200, True)
+    assert {i: (r.false_positive, r.ground_truth) for i, r in found.before.items()} == {
+        f.failure_id: (f.false_positive_rank, f.ground_truth_rank) for f in failures
+    }
+    assert list(found.after) == list(found.before)
     scores = images.astype(np.float64) @ texts.T.astype(np.float64)
     n_far = 0
     for f in failures:
@@ -122,13 +128,30 @@ def test_ranks_after_training_equal_a_plain_count(world_run: Path) -> None:
             line, masked, item = scores[:, row], matching[:, row], train.image_row[f.false_positive_id]
             own = [int(train.owner[row])]
         others = line[~masked]
-        standing = found[f.failure_id]
+        ranks = found.after[f.failure_id]
         # Cosines nearer than the search's own rounding may stand either way.
-        for rank, score in ((standing.false_positive, line[item]), (standing.ground_truth, line[own].max())):
+        for rank, score in ((ranks.false_positive, line[item]), (ranks.ground_truth, line[own].max())):
             low, high = (others > score + 1e-6).sum(), (others > score - 1e-6).sum()
             assert 1 + low <= rank <= 1 + high
             n_far += low == high
     assert n_far
+
+
+def test_a_big_split_is_ranked_by_a_draw_that_holds_the_failures(
+    world_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "N_DRAWN_IMAGES", 5)
+    with RunView.open(world_run) as view:
+        failures = view.table(1, Failure)[:3]
+        whole = {f.failure_id: f for f in failures}
+        found = standings(view, 1, failures)
+    assert not found.whole
+    assert 5 <= found.n_images <= 5 + 3 * len(failures)
+    assert found.n_captions == 5 * found.n_images
+    assert set(found.after) == set(whole)
+    for failure_id, ranks in found.before.items():
+        assert ranks.false_positive <= whole[failure_id].false_positive_rank
+        assert ranks.ground_truth <= whole[failure_id].ground_truth_rank
 
 
 def test_cards_hold_the_run_and_its_own_scores(world_run: Path) -> None:
@@ -136,7 +159,7 @@ def test_cards_hold_the_run_and_its_own_scores(world_run: Path) -> None:
         found = gallery(view, Shower.of(view))
         assert found is not None
         assert found["round"] == 1
-        assert found["ranked"]
+        assert found["standings"].whole
         (repaired_cards,) = (g["cards"] for g in found["groups"] if g["outcome"] == "repaired")
         assert len(repaired_cards) == 6
         for card in repaired_cards:

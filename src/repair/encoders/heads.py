@@ -58,7 +58,9 @@ def seeded_heads(*, seed: int, **sizes: Any) -> Heads:
 
 
 class FitSettings(BaseModel):
-    """How heads are fitted; `fit = { epochs = 10 }` in a config file. An epoch shows every caption once."""
+    """How heads are fitted; `fit = { epochs = 10 }` in a config file.
+
+    An epoch shows every image once, with one of its captions; epoch after epoch all its captions have their turn."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -95,7 +97,7 @@ def fit_heads(
 
     `images` (n, …) and `texts` (m, …) are prepared rows, `owner` (m,) the row of the image each text belongs to. A
     batch never holds two captions of one image, so all its off-diagonal pairs are unlabelled. `progress(done, total)`
-    counts steps. The same seed and number of threads give the same weights.
+    counts epochs. The same seed and number of threads give the same weights.
 
     Raises TrainingError if there are fewer than two images or the loss is not finite.
     """
@@ -104,7 +106,7 @@ def fit_heads(
         raise TrainingError(f"fitting heads needs at least 2 images with captions, there are {len(captions_of)}")
     plan = _batches(captions_of, settings=settings, seed=seed)
     optimizer, schedule = _optimizer(heads, settings=settings, n_steps=sum(map(len, plan)))
-    losses, n_done, n_steps = [], 0, sum(map(len, plan))
+    losses: list[float] = []
     with torch.random.fork_rng(devices=[]):  # dropout draws from torch's global generator
         torch.manual_seed(derive_seed(seed, "fit_heads", "dropout"))
         heads.train()
@@ -114,7 +116,7 @@ def fit_heads(
                 loss = _loss(heads, images[owner[rows]], texts[rows])
                 if not torch.isfinite(loss):
                     raise TrainingError(
-                        f"fitting heads: the loss is {loss.item()} at step {n_done}: lower encoder.fit.lr"
+                        f"fitting heads: the loss is {loss.item()} at epoch {len(losses) + 1}: lower encoder.fit.lr"
                     )
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -124,10 +126,9 @@ def fit_heads(
                 with torch.no_grad():
                     heads.log_scale.clamp_(0, _MAX_LOG_SCALE)
                 total += loss.item()
-                n_done += 1
-                if progress is not None:
-                    progress(n_done, n_steps)
             losses.append(total / len(epoch))
+            if progress is not None:
+                progress(len(losses), len(plan))
         heads.eval()
     return losses
 
@@ -139,19 +140,13 @@ def _captions_of(owner: Array, *, n_images: int) -> list[Array]:
 
 
 def _batches(captions_of: list[Array], *, settings: FitSettings, seed: int) -> list[list[Array]]:
-    """Rows of texts for every step of every epoch. An epoch is as many passes over the images as an image has captions
-    at most; pass p takes each image's p-th caption in an order drawn anew (images with fewer start over)."""
+    """Rows of texts for every step of every epoch, one text an image; an image's texts take turns."""
+    turns = [derive_rng(seed, "fit_heads", "turns", image).permutation(own) for image, own in enumerate(captions_of)]
     epochs = []
-    n_passes = max(map(len, captions_of))
     for epoch in range(settings.epochs):
-        rng = derive_rng(seed, "fit_heads", "order", epoch)
-        shuffled = [rng.permutation(rows) for rows in captions_of]
-        steps: list[Array] = []
-        for number in range(n_passes):
-            rows = np.array([own[number % len(own)] for own in shuffled])[rng.permutation(len(shuffled))]
-            n_batches = max(1, round(len(rows) / settings.batch_size))
-            steps += np.array_split(rows, n_batches)
-        epochs.append(steps)
+        rows = np.array([own[epoch % len(own)] for own in turns])
+        order = derive_rng(seed, "fit_heads", "order", epoch).permutation(len(rows))
+        epochs.append(np.array_split(rows[order], max(1, round(len(rows) / settings.batch_size))))
     return epochs
 
 

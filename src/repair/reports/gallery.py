@@ -16,8 +16,9 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
-from repair.reports.measuring import Standing, Vectors, before_and_after, standings
+from repair.reports.measuring import Vectors, before_and_after
 from repair.reports.shown import Shower, Shown
+from repair.reports.standing import Standings, standings
 from repair.reports.view import RunView
 
 _N_OTHER = 2  # shown of each way to be dropped or to stay unrepaired, per direction
@@ -88,7 +89,7 @@ class Records:
 
 def gallery(view: RunView, shower: Shower) -> dict[str, Any] | None:
     """The cards of the last round that has verdicts: {"round", "groups": [{"name", "outcome", "cards"}, …],
-    "ranked"}. None before any verdict."""
+    "standings"}. None before any verdict."""
     rounds = [round for round in view.rounds if (round, "verify") in view.states]
     if not rounds:
         return None
@@ -96,13 +97,13 @@ def gallery(view: RunView, shower: Shower) -> dict[str, Any] | None:
     records = Records.of(view, round)
     chosen = choose(records, n_repaired=view.config.report.n_failures, seed=view.config.run.seed)
     ids = [failure_id for group in chosen.values() for failure_id in group]
-    ranks = standings(view, round, [records.failures[i] for i in chosen.get("repaired", [])])
+    ranks = standings(view, round, [records.failures[i] for i in ids])
     before, after = before_and_after(view, round, **_items(view, records, ids))
     groups = []
     for outcome, group in chosen.items():
-        cards = [_card(shower, records, i, outcome, (before, after), ranks.get(i)) for i in group]
+        cards = [_card(shower, records, i, outcome, (before, after), ranks) for i in group]
         groups.append({"outcome": outcome, "cards": cards})
-    return {"round": round, "groups": groups, "ranked": bool(ranks), "scored": before is not None}
+    return {"round": round, "groups": groups, "standings": ranks}
 
 
 def choose(records: Records, *, n_repaired: int, seed: int) -> dict[str, list[str]]:
@@ -184,7 +185,7 @@ def _card(
     failure_id: str,
     outcome: str,
     models: tuple[Vectors | None, Vectors | None],
-    standing: Standing | None,
+    ranks: Standings,
 ) -> Card:
     failure, repair = records.failures[failure_id], records.repairs.get(failure_id)
     asks_image = failure.direction is Direction.IMAGE_TO_TEXT
@@ -216,7 +217,7 @@ def _card(
         instruction=records.instructions.get(failure_id),
         repair=repair,
         others=tuple(attempted),
-        lines=_lines(failure, repair, models, standing),
+        lines=_lines(failure, repair, models, ranks),
     )
 
 
@@ -233,7 +234,7 @@ def _lines(
     failure: Failure,
     repair: Repair | None,
     models: tuple[Vectors | None, Vectors | None],
-    standing: Standing | None,
+    ranks: Standings,
 ) -> tuple[Line, ...]:
     def score(model: Vectors | None, key: str) -> float | None:
         if model is None:
@@ -242,20 +243,21 @@ def _lines(
         return model.score(failure.query_id, key) if asks_image else model.score(key, failure.query_id)
 
     before, after = models
+    old, new = ranks.before.get(failure.failure_id), ranks.after.get(failure.failure_id)
     lines = [
         Line(
             name="false positive",
             score_before=failure.false_positive_score,
             score_after=score(after, failure.false_positive_id),
-            rank_before=failure.false_positive_rank,
-            rank_after=None if standing is None else standing.false_positive,
+            rank_before=None if old is None else old.false_positive,
+            rank_after=None if new is None else new.false_positive,
         ),
         Line(
             name="ground truth",
             score_before=failure.ground_truth_score,
             score_after=score(after, failure.ground_truth_id),
-            rank_before=failure.ground_truth_rank,
-            rank_after=None if standing is None else standing.ground_truth,
+            rank_before=None if old is None else old.ground_truth,
+            rank_after=None if new is None else new.ground_truth,
         ),
     ]
     if repair is not None and repair.key is not None:

@@ -10,12 +10,9 @@ import numpy as np
 from repair.core.errors import RepairError
 from repair.core.identity import derive_rng
 from repair.core.ports import FloatArray, ImageItem
-from repair.core.records import Direction, Failure, Grid
+from repair.core.records import Grid
 from repair.data.images import decode
 from repair.encoders.caches import PreparedCache
-from repair.numerics.similarity import NO_ITEM, search_both
-from repair.pipeline.features import Features
-from repair.pipeline.matches import labelled_matching
 from repair.pipeline.stages_repair import mined_with
 from repair.reports.pictures import Pictures
 from repair.reports.view import EDIT, RunView
@@ -104,55 +101,3 @@ def grid_scores(grid: Grid, known: Vectors) -> list[list[float]] | None:
     if any(cell is None for row in cells for cell in row):
         return None
     return [[float(cell) for cell in row if cell is not None] for row in cells]
-
-
-# ---------------------------------------------------------------------------------------------- ranks
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Ranks after training, counted as in mining: of the false positive and of the best ground truth."""
-
-    false_positive: int
-    ground_truth: int
-
-
-def standings(view: RunView, round: int, failures: Sequence[Failure]) -> dict[str, Standing]:
-    """Where the items of these failures stand in the train split after the round's training, by failure id.
-
-    Empty if the round has not trained, the data or the encoder cannot be had, or the split is too big to embed for
-    a report.
-    """
-    if view.source is None or (round, "train") not in view.states or not failures:
-        return {}
-    try:
-        train = view.bench.train
-        if len(train.image_ids) + len(train.caption_ids) > _MAX_RANKED_ITEMS:
-            return {}
-        images, texts = Features(view.bench, round).embeddings(train)
-        twins = np.array(view.twins(round), dtype=np.int64).reshape(-1, 2)
-        pairs = labelled_matching(view.bench, train, twins).pairs
-    except RepairError:
-        return {}
-    found: dict[str, Standing] = {}
-    for direction in Direction:
-        own = [failure for failure in failures if failure.direction is direction]
-        asks_image = direction is Direction.IMAGE_TO_TEXT
-        query_row, item_row = train.image_row, train.caption_row
-        if not asks_image:
-            query_row, item_row = item_row, query_row
-        rows = [query_row[failure.query_id] for failure in own]
-        truths = [train.captions_of[row] if asks_image else (int(train.owner[row]),) for row in rows]
-        # One row a failure: its false positive, then its own items, filled up with "none".
-        width = 1 + max((len(t) for t in truths), default=0)
-        probes = np.full((len(own), width), NO_ITEM, dtype=np.int64)
-        for place, (failure, truth) in enumerate(zip(own, truths, strict=True)):
-            probes[place, : 1 + len(truth)] = [item_row[failure.false_positive_id], *truth]
-        if own:
-            queries, gallery = (images, texts) if asks_image else (texts, images)
-            masks = (pairs if asks_image else pairs.T.tocsr())[rows]
-            ranks = search_both(queries[rows], gallery, k=0, matches=masks, row_probes=probes).rows.probe_ranks
-            for place, failure in enumerate(own):
-                best = int(ranks[place, 1 : 1 + len(truths[place])].min())
-                found[failure.failure_id] = Standing(int(ranks[place, 0]), best)
-    return found
