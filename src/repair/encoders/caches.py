@@ -7,6 +7,7 @@ What a killed process had finished, up to the last shard, is there for the next 
 
 import os
 import shutil
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -114,7 +115,8 @@ class EmbeddingCache:
             for start in range(0, len(missing), _EMBED_BATCH)
         )
         embedded = _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=None)
-        os.utime(place)
+        now = time.time_ns()  # the file system's own clock steps too coarsely to tell two uses apart
+        os.utime(place, ns=(now, now))
         self._forget_old()
         return embedded
 
