@@ -23,7 +23,7 @@ from repair.pipeline.matches import labelled_matching
 from repair.pipeline.stages_repair import mined_with
 from repair.reports.view import RunView
 
-N_DRAWN_IMAGES = 800
+N_DRAWN_IMAGES = 500
 
 
 @dataclass(frozen=True, slots=True)
