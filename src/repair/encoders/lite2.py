@@ -5,15 +5,15 @@ in order, into timm's tf_efficientnet_lite2. Nothing heavy is imported before th
 """
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from repair.core.identity import hash_bytes
 from repair.core.ports import Array
-from repair.encoders.packages import package_file
+from repair.encoders.packages import package_file, package_hash
 
 if TYPE_CHECKING:
     import torch
@@ -31,13 +31,12 @@ class Lite2:
     def __init__(self, *, image_size: int) -> None:
         self.image_size = image_size
         self._weights = package_file(_PACKAGE, _WEIGHTS)
-        self._model: torch.nn.Module | None = None
 
     def facts(self) -> dict[str, Any]:
         """Everything that can change a feature, JSON-able."""
         return {
             "backbone": "tf_efficientnet_lite2",
-            "weights": hash_bytes(self._weights.read_bytes()),
+            "weights": package_hash(self._weights),
             "image_size": self.image_size,
             "resize": "squeeze, bicubic",
             "scale": "x / 127.5 - 1",
@@ -48,15 +47,13 @@ class Lite2:
         """float16 (n, 1280): the pooled activations before the classifier, each at least 0."""
         import torch
 
-        if self._model is None:
-            self._model = _load(self._weights)
         out = np.empty((len(images), N_FEATURES), dtype=np.float16)
         for start in range(0, len(images), _BATCH):
             batch = images[start : start + _BATCH]
             pixels = np.stack([_pixels(image, size=self.image_size) for image in batch])
             tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)  # stays channels-last in memory
             with torch.inference_mode():
-                out[start : start + len(batch)] = self._model(tensor).half().numpy()
+                out[start : start + len(batch)] = _model(self._weights)(tensor).half().numpy()
         return out
 
 
@@ -67,7 +64,9 @@ def _pixels(image: Image.Image, *, size: int) -> Array:
     return np.asarray(rgb, dtype=np.float32) / np.float32(127.5) - np.float32(1)
 
 
-def _load(path: Path) -> "torch.nn.Module":
+@cache
+def _model(path: Path) -> "torch.nn.Module":
+    """Frozen, so one serves all encoders of a process."""
     import timm
     import torch
 

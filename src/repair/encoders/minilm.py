@@ -8,13 +8,14 @@ number of tokens, and every batch has the same number of rows.
 """
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from repair.core.identity import hash_bytes
 from repair.core.ports import Array
-from repair.encoders.packages import package_file
+from repair.encoders.packages import package_file, package_hash
 
 if TYPE_CHECKING:
     import torch
@@ -36,15 +37,13 @@ class MiniLM:
     def __init__(self) -> None:
         self._weights_path = package_file(_PACKAGE, "model/model.safetensors")
         self._tokenizer_path = package_file(_PACKAGE, "model/tokenizer.json")
-        self._tokenizer: Tokenizer | None = None
-        self._weights: dict[str, torch.Tensor] | None = None
 
     def facts(self) -> dict[str, Any]:
         """Everything that can change a feature, JSON-able."""
         return {
             "backbone": "all-MiniLM-L6-v2",
-            "weights": hash_bytes(self._weights_path.read_bytes()),
-            "tokenizer": hash_bytes(self._tokenizer_path.read_bytes()),
+            "weights": package_hash(self._weights_path),
+            "tokenizer": package_hash(self._tokenizer_path),
             "max_tokens": MAX_TOKENS,
             "padding": [_ROWS, _LENGTH_STEP],
             "pool": "mean",
@@ -71,10 +70,6 @@ class MiniLM:
     def _pooled(self, token_ids: Sequence[Sequence[int]], *, length: int) -> Array:
         import torch
 
-        if self._weights is None:
-            from safetensors.torch import load_file
-
-            self._weights = load_file(self._weights_path)
         ids = torch.zeros((_ROWS, length), dtype=torch.long)
         mask = torch.zeros((_ROWS, length), dtype=torch.bool)
         mask[:, 0] = True  # rows that fill the batch up attend to something, so that nothing becomes NaN
@@ -82,19 +77,31 @@ class MiniLM:
             ids[row, : len(tokens)] = torch.tensor(tokens)
             mask[row, : len(tokens)] = True
         with torch.inference_mode():
-            hidden = _bert(self._weights, ids, mask)
+            hidden = _bert(_weights(self._weights_path), ids, mask)
             weight = mask[..., None].to(hidden.dtype)
             pooled = (hidden * weight).sum(dim=1) / weight.sum(dim=1)
         return pooled[: len(token_ids)].half().numpy()
 
     def _token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        if self._tokenizer is None:
-            from tokenizers import Tokenizer
+        return [encoding.ids for encoding in _tokenizer(self._tokenizer_path).encode_batch(list(texts))]
 
-            self._tokenizer = Tokenizer.from_file(str(self._tokenizer_path))
-            self._tokenizer.no_truncation()
-            self._tokenizer.no_padding()
-        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+
+@cache
+def _weights(path: Path) -> "dict[str, torch.Tensor]":
+    """Frozen, so one copy serves all encoders of a process."""
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+@cache
+def _tokenizer(path: Path) -> "Tokenizer":
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _cut(ids: list[int]) -> list[int]:

@@ -1,9 +1,11 @@
 """Weights that come inside installed packages, found without importing the package."""
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 from repair.core.errors import MissingDependency
+from repair.core.identity import hash_bytes
 
 
 def package_file(package: str, name: str) -> Path:
@@ -21,3 +23,9 @@ def package_file(package: str, name: str) -> Path:
             'pip install --force-reinstall "repair-clip[towers]"'
         )
     return path
+
+
+@cache
+def package_hash(path: Path) -> str:
+    """Content hash of an installed file, which does not change while the program runs."""
+    return hash_bytes(path.read_bytes())
