@@ -40,7 +40,7 @@ class TowersEncoder:
     name = "towers"
     dim = _DIM
 
-    def __init__(self, *, image_size: int = 224, n_hidden: int = 1024, dropout: float = 0.3, seed: int = 0) -> None:
+    def __init__(self, *, image_size: int = 224, n_hidden: int = 512, dropout: float = 0.3, seed: int = 0) -> None:
         """`image_size` in pixels, `n_hidden` units of each head's hidden layer; `seed` draws the first weights.
 
         Raises MissingDependency if a package with weights is not installed.
@@ -166,7 +166,7 @@ def towers(
     *,
     checkpoint: str = "none",
     image_size: int = 224,
-    n_hidden: int = 1024,
+    n_hidden: int = 512,
     dropout: float = 0.3,
     seed: int = 0,
 ) -> TowersEncoder:
