@@ -26,10 +26,10 @@ from pathlib import Path
 from repair.store.lock import Lock
 lock = Lock(Path(sys.argv[1]))
 child = os.fork()
-if child == 0:
+if child == 0:  # it speaks for itself, so that whoever reads knows it has been through the fork
+    print(os.getpid(), flush=True)
     sys.stdin.read()
     os._exit(0)
-print(child, flush=True)
 os.waitpid(child, 0)
 """
 
