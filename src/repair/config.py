@@ -47,7 +47,7 @@ class RunSection(Section):
     seed: int = Field(
         0, ge=0, description="Every random stream derives from this seed and from names, never from order."
     )
-    n_workers: int = Field(2, ge=1, le=256, description="Worker processes for drawing and decoding images.")
+    n_workers: int = Field(2, ge=1, le=256, description="Threads that decode images; results do not depend on it.")
 
 
 class DataSection(Section):

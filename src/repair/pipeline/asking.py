@@ -6,7 +6,7 @@ instruction and caption edits are parts of one answer, which the ledger gives ag
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from repair import editing, instruction, verification
@@ -46,7 +46,7 @@ class Asker:
         )
         if outcome.value is None:
             return verification.failed(case.failure_id, str(outcome.error))
-        return verification.from_json(verification.to_json(outcome.value), failure_id=case.failure_id)
+        return replace(outcome.value, failure_id=case.failure_id)
 
     async def instruction(self, case: Case, instructor: Instructor) -> Instruction:
         outcome = await self.engine.call(
@@ -60,7 +60,7 @@ class Asker:
         )
         if outcome.value is None:
             return instruction.failed(case.failure_id, str(outcome.error))
-        return instruction.from_json(instruction.to_json(outcome.value), failure_id=case.failure_id)
+        return replace(outcome.value, failure_id=case.failure_id)
 
     async def plan(self, case: Case, planner: Planner, *, n_edits: int) -> Outcome[Plan]:
         return await self.engine.call(
@@ -85,39 +85,36 @@ class Asker:
         """Candidate `index` of the case, by the editor of its direction."""
         if case.direction is Direction.IMAGE_TO_TEXT:
             assert text_editor is not None
-            return await self._text_candidate(case, told, index, text_editor)
+            text = await self._edit(case, told, index, TEXT, editing.TEXT_TASK, editing.edit_text, text_editor)
+            if text.value is not None:
+                return editing.text_candidate(case.failure_id, index, text.value)
+            return editing.failed(case.failure_id, index, str(text.error))
         assert image_editor is not None
-        return await self._image_candidate(case, told, index, image_editor)
+        image = await self._edit(case, told, index, BYTES, editing.IMAGE_TASK, editing.edit_image, image_editor)
+        if image.value is not None:
+            return editing.image_candidate(case.failure_id, index, hash_bytes(image.value))
+        return editing.failed(case.failure_id, index, str(image.error))
 
-    async def _text_candidate(self, case: Case, told: Instruction, index: int, editor: TextEditor) -> Candidate:
-        seed = derive_seed(self.seed, editing.TEXT_TASK, case.failure_id) + index  # rule editors count alternatives
-        outcome = await self.engine.call(
-            task=editing.TEXT_TASK,
+    async def _edit(
+        self,
+        case: Case,
+        told: Instruction,
+        index: int,
+        codec: Any,
+        task: str,
+        apply: Callable[..., Awaitable[Reply[Any]]],
+        editor: TextEditor | ImageEditor,
+    ) -> Outcome[Any]:
+        seed = derive_seed(self.seed, task, case.failure_id) + index  # consecutive: rule editors count alternatives
+        return await self.engine.call(
+            task=task,
             backend_fingerprint=editor.fingerprint,
             failure_id=case.failure_id,
             seed=seed,
             payload=editing.request_payload(case, told),
-            run=lambda: editing.edit_text(case, told, editor=editor, seed=seed),
-            codec=TEXT,
+            run=lambda: apply(case, told, editor=editor, seed=seed),
+            codec=codec,
         )
-        if outcome.value is None:
-            return editing.failed(case.failure_id, index, str(outcome.error))
-        return editing.text_candidate(case.failure_id, index, outcome.value)
-
-    async def _image_candidate(self, case: Case, told: Instruction, index: int, editor: ImageEditor) -> Candidate:
-        seed = derive_seed(self.seed, editing.IMAGE_TASK, case.failure_id) + index
-        outcome = await self.engine.call(
-            task=editing.IMAGE_TASK,
-            backend_fingerprint=editor.fingerprint,
-            failure_id=case.failure_id,
-            seed=seed,
-            payload=editing.request_payload(case, told),
-            run=lambda: editing.edit_image(case, told, editor=editor, seed=seed),
-            codec=BYTES,
-        )
-        if outcome.value is None:
-            return editing.failed(case.failure_id, index, str(outcome.error))
-        return editing.image_candidate(case.failure_id, index, hash_bytes(outcome.value))
 
 
 PLAN_TASK = "plan"
@@ -127,14 +124,14 @@ def plan_verdict(case: Case, outcome: Outcome[Plan]) -> Verdict:
     """The verdict part of a fused answer."""
     if outcome.value is None:
         return verification.failed(case.failure_id, str(outcome.error))
-    return verification.from_json(verification.to_json(outcome.value.verdict), failure_id=case.failure_id)
+    return replace(outcome.value.verdict, failure_id=case.failure_id)
 
 
 def plan_instruction(case: Case, outcome: Outcome[Plan]) -> Instruction:
     """The instruction part of a fused answer that keeps the failure."""
     if outcome.value is None or outcome.value.instruction is None:
         return instruction.failed(case.failure_id, outcome.error or "the plan holds no instruction")
-    return instruction.from_json(instruction.to_json(outcome.value.instruction), failure_id=case.failure_id)
+    return replace(outcome.value.instruction, failure_id=case.failure_id)
 
 
 def plan_candidates(case: Case, outcome: Outcome[Plan], *, n_edits: int) -> list[Candidate]:

@@ -4,16 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from repair.core.identity import derive_rng
 from repair.core.ports import TrainableEncoder, TruthSource
 from repair.core.records import Candidate, Direction, Failure, Grid, Link, Repair, Verdict
 from repair.evaluation.results import DirectionResult, RetrievalResult, interval_json
 from repair.evaluation.retrieval import evaluate_retrieval
+from repair.evaluation.truth import TrueRecall, true_recall_at_1
 from repair.grids import assumed_cells
 from repair.numerics.metrics import agreement
-from repair.numerics.statistics import bootstrap_mean
 from repair.pipeline.catalogue import Catalogue
 from repair.pipeline.features import Features, edited_bytes
 from repair.pipeline.graph import Work
@@ -124,17 +122,9 @@ def _facts(bench: Workbench, result: RetrievalResult, catalogue: Catalogue) -> t
         queries, items = catalogue.image_ids, catalogue.caption_ids
         if not asks_image:
             queries, items = items, queries
-        true = _top1_truth(bench, side, catalogue)
+        true = _true_recall(bench, side, catalogue)
         if true is not None:
-            settings = bench.config.evaluation
-            interval = bootstrap_mean(
-                true,
-                side.clusters,
-                seed=bench.config.run.seed,
-                confidence=settings.confidence,
-                n_resamples=settings.n_bootstrap,
-            )
-            facts[str(direction)]["metrics"]["true R@1"] = interval_json(interval)
+            facts[str(direction)]["metrics"]["true R@1"] = interval_json(true.interval)
         rows += [
             QueryRank(
                 split=catalogue.split,
@@ -142,25 +132,32 @@ def _facts(bench: Workbench, result: RetrievalResult, catalogue: Catalogue) -> t
                 query_id=queries[row],
                 rank=int(side.ranks[row]),
                 top1_id=items[int(side.top1[row])],
-                top1_true=None if true is None else bool(true[row]),
+                top1_true=None if true is None else bool(true.hits[row]),
             )
             for row in range(len(queries))
         ]
     return facts, rows
 
 
-def _top1_truth(bench: Workbench, side: DirectionResult, catalogue: Catalogue) -> np.ndarray | None:  # type: ignore[type-arg]
-    """Whether the item that stands first is true of each query; None where the data do not know."""
-    source = bench.source
+def _true_recall(bench: Workbench, side: DirectionResult, catalogue: Catalogue) -> TrueRecall | None:
+    """Whether what stands first is true of each query; None where the data do not know."""
+    source, settings = bench.source, bench.config.evaluation
     if not isinstance(source, TruthSource):
         return None
     asks_image = side.direction is Direction.IMAGE_TO_TEXT
-    true = []
-    for query, first in enumerate(side.top1.tolist()):
+
+    def holds(query: int, first: int) -> bool:
         image, caption = (query, first) if asks_image else (first, query)
-        data = bench.source.read_image(catalogue.image_ids[image])
-        true.append(source.holds(data, catalogue.texts[caption]))
-    return np.array(true, dtype=np.float64)
+        return source.holds(bench.source.read_image(catalogue.image_ids[image]), catalogue.texts[caption])
+
+    return true_recall_at_1(
+        side.top1,
+        holds,
+        clusters=side.clusters,
+        confidence=settings.confidence,
+        n_bootstrap=settings.n_bootstrap,
+        seed=bench.config.run.seed,
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the round's truth

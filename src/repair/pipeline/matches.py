@@ -16,6 +16,7 @@ from repair.numerics.duplicates import dhash, embedding_duplicates, hash_duplica
 from repair.numerics.matching import Matching, matching_pairs
 from repair.pipeline.catalogue import Catalogue, image_item
 from repair.pipeline.workbench import Workbench
+from repair.store.files import write_json
 from repair.training.matching import MatchTable
 
 _NO_PAIRS = np.zeros((0, 2), dtype=np.int64)
@@ -98,8 +99,6 @@ def _hashes(bench: Workbench, catalogue: Catalogue) -> np.ndarray:  # type: igno
             known[item.content_hash] = hex(int(dhash(np.asarray(picture))))
             advance(1)
     if missing:
-        from repair.store.files import write_json
-
         write_json(path, known)
     return np.array([int(known[item.content_hash], 16) for item in items], dtype=np.uint64)
 

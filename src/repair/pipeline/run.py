@@ -22,34 +22,45 @@ BASE = (
 _CALLS = ("calls.plan", "calls.planner", "calls.planner_options")
 _EDIT = ("editing", "instruction", *_CALLS)
 
+# What the encoder of a round depends on, and what is known to match by a round: declared once, read by several stages.
+_WEIGHTS = {"base": ("fit",), "earlier": ("train",)}
+_KNOWN = ("mine", "verify", "select")
+
 ROUND = (
-    Stage("mine", stages_train.mine, ("data", "encoder", "mining"), base=("fit",), earlier=("train",)),
+    Stage("mine", stages_train.mine, ("data", "encoder", "mining"), **_WEIGHTS),
     Stage("verify", stages_repair.verify, ("verification", *_CALLS), inputs=("mine",)),
     Stage("instruct", stages_repair.instruct, ("verification.enabled", *_EDIT), inputs=("mine", "verify")),
-    Stage("edit", stages_repair.edit, ("selection", *_EDIT), inputs=("mine", "verify", "instruct")),
+    Stage("edit", stages_repair.edit, ("selection", *_EDIT), inputs=("mine", "verify", "instruct"), **_WEIGHTS),
     Stage(
         "select",
         stages_repair.select,
         ("selection", "editing", "verification"),
         inputs=("mine", "verify", "instruct", "edit"),
+        **_WEIGHTS,
     ),
     Stage("link", stages_train.link, ("links", "data"), inputs=("select",), earlier=("select",)),
     Stage(
         "grids",
         stages_train.grids,
         ("grids", "mining", "verification", "training.loss", "training.n_steps", "training.grids_per_step"),
-        inputs=("mine", "verify", "link"),
-        earlier=("verify",),
+        inputs=(*_KNOWN, "link"),
+        earlier=_KNOWN,
     ),
     Stage(
         "train",
         stages_train.train,
         ("training", "pipeline.train_from"),
-        inputs=("grids",),
+        inputs=(*_KNOWN, "grids"),
         base=("fit",),
-        earlier=("train",),
+        earlier=(*_KNOWN, "train"),
     ),
-    Stage("eval", evaluating.evaluate, ("data", "evaluation"), inputs=("train", "grids", "link")),
+    Stage(
+        "eval",
+        evaluating.evaluate,
+        ("data", "evaluation"),
+        inputs=(*_KNOWN, "edit", "link", "grids", "train"),
+        earlier=("select",),
+    ),
 )
 STAGE_NAMES = tuple(stage.name for stage in ROUND)
 
@@ -157,6 +168,15 @@ def _verifier(bench: Workbench) -> str:
     return _asked("verifier")(bench) if bench.config.verification.enabled else "not asked"
 
 
+def _checker(setting: str) -> Callable[[Workbench], str]:
+    """The verifier's fingerprint where an optional check asks it, whatever the call plan."""
+
+    def fact(bench: Workbench) -> str:
+        return bench.verifier.fingerprint if bench.config.flat()[setting] else "not asked"
+
+    return fact
+
+
 _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {
     "fit": {"data": _data, "encoder": _encoder},
     "eval": {"data": _data, "encoder": _encoder},
@@ -164,9 +184,9 @@ _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {
     "verify": {"verifier": _verifier},
     "instruct": {"backends": _asked("instructor")},
     "edit": {"backends": _asked("text_editor", "image_editor"), "encoder": _encoder},
-    "select": {"encoder": _encoder, "data": _data},
+    "select": {"encoder": _encoder, "data": _data, "checker": _checker("selection.verify_candidates")},
     "link": {"data": _data},
-    "grids": {"data": _data},
+    "grids": {"data": _data, "checker": _checker("grids.verify_cells")},
     "train": {"data": _data, "encoder": _encoder},
 }
 

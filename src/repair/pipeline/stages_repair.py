@@ -15,7 +15,7 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
-from repair.pipeline import asking
+from repair.pipeline import asking, registries
 from repair.pipeline.asking import Asker, ask_all
 from repair.pipeline.catalogue import build_case
 from repair.pipeline.features import Features, edited_bytes
@@ -256,7 +256,7 @@ async def _candidate(bench: Workbench, asker: Asker, case: Case, told: Instructi
 def _has_editor(bench: Workbench, direction: Direction) -> bool:
     settings = bench.config.editing
     name = settings.text_editor if direction is Direction.IMAGE_TO_TEXT else settings.image_editor
-    return name != "none"
+    return name != registries.NONE
 
 
 def _kept(bench: Workbench, round: int) -> list[Failure]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from repair import links as linking
-from repair import mining, verification
-from repair.core.ports import Case, TrainableEncoder
+from repair import mining
+from repair.core.ports import Case, TextItem
 from repair.core.records import Criterion, Direction, Failure, Grid, Link, Repair, RepairStatus, Verdict
 from repair.grids import assumed_cells, sample_grids
 from repair.numerics.cosines import IntArray
@@ -272,8 +272,6 @@ def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]])
 
 def _cell_cases(bench: Workbench, cells: Sequence[tuple[str, str]], texts: dict[str, str]) -> Iterator[Case]:
     """A cell as a case: its image asked, its caption returned. Edited images have no captions and are left out."""
-    from repair.core.ports import TextItem
-
     train = bench.train
     for image, text in cells:
         if image not in train.image_row:
@@ -290,6 +288,3 @@ def _cell_cases(bench: Workbench, cells: Sequence[tuple[str, str]], texts: dict[
             false_positive=false,
             ground_truths=tuple(text_item(train, caption) for caption in train.captions_of[row]),
         )
-
-
-__all__ = ["ROWS", "TWINS", "Known", "TrainableEncoder", "fit", "grids", "link", "mine", "train", "verification"]

@@ -155,9 +155,11 @@ class Workbench:
 
     def make_backends(self) -> None:
         """Make every backend this run will ask, so that a wrong option is refused before hours of work."""
-        fused = self.config.calls.plan == "fused"
+        config = self.config
+        fused = config.calls.plan == "fused"
         names = ["planner"] if fused else ["instructor", "text_editor"]
-        if self.config.verification.enabled and not fused:
+        asked = (config.verification.enabled and not fused) or config.grids.verify_cells
+        if asked or config.selection.verify_candidates:
             names.append("verifier")
         for name in [*names, "image_editor"]:
             getattr(self, name)
