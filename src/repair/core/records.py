@@ -57,7 +57,7 @@ class RepairStatus(StrEnum):
     REPAIRED = "repaired"
     UNREPAIRED = "unrepaired"  # edits were made, none was valid
     NEGATIVE_ONLY = "negative_only"  # no editor for this modality: the false positive still serves as hard negative
-    FAILED = "failed"  # a call failed; eligible again on resume
+    FAILED = "failed"  # a call failed; asked again when the stage runs again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
