@@ -4,9 +4,11 @@
     ├── ConfigError        a setting is unknown, of the wrong type, out of range, or two settings clash
     ├── DataError          an input file, image, caption or id is missing, broken or inconsistent
     ├── BackendError       a model or server did not do its job
-    │   ├── Refused        it answered, and the answer is no (400, 401, out of credit, a policy refusal)
+    │   ├── Refused        it answered, and the answer is no (a policy refusal): one item's failure
     │   ├── BadReply       it answered, and the answer is unusable (not JSON, wrong schema, cut short)
-    │   └── Unavailable    it did not answer (connection, time-out, 5xx); trying again may help
+    │   ├── Unavailable    it did not answer (connection, time-out, 5xx); trying again may help
+    │   ├── RateLimited    429: too much at once; the engine sends less and asks again, it is no failure
+    │   └── ServerRejected 400, 401, 402, 403, 404, out of credit: every call would meet it, so the stage stops
     ├── BudgetExceeded     the next call would break a cap; everything finished so far is kept
     ├── StoreError         the run folder, ledger or cache cannot be read or written
     │   ├── RunLocked      another process is using this run folder
@@ -76,6 +78,17 @@ class BadReply(BackendError):
 
 class Unavailable(BackendError):
     pass
+
+
+class RateLimited(BackendError):
+    """Too many calls at once (429). Nothing was billed; the limiter slows down and sends the call again."""
+
+
+class ServerRejected(BackendError):
+    """The next call would be rejected just the same: wrong key, model, address or request, or no credit left."""
+
+    def __init__(self, message: str = "", *, usage: "Usage | None" = None, raw: str = "") -> None:
+        super().__init__(message, usage=usage, raw=raw, stops=True)
 
 
 class BudgetExceeded(RepairError):

@@ -5,8 +5,10 @@ brings the two together, by name, through the registries.
 
 Task-level ports (Verifier, Instructor, TextEditor, ImageEditor, Planner) are asynchronous: one call is one request,
 and the call engine decides how many are in flight. An adapter must not cache, retry or limit by itself; it raises
-`Refused`, `BadReply` or `Unavailable` and the engine does the rest. `fingerprint` names everything of the
+one of the BackendErrors of `core.errors` and the engine does the rest. `fingerprint` names everything of the
 adapter that can change an answer (model, revision, prompt hash, parameters, error rates) and nothing else.
+An adapter may also have `place: str`, "server|model": calls to one place share one limit and one price
+(`calls.prices`); without it the fingerprint is the place.
 `seed` is given by the engine per record; the same request and seed ask for the same answer.
 """
 
