@@ -17,12 +17,27 @@ def registry() -> Registry:
     found = Registry("thing")
     found.add("make", f"{__name__}:make", "makes")
     found.add("needs", f"{__name__}:needs", "needs a path")
+    found.add("place", f"{__name__}:needs", "needs a path", argument="path")
     found.add("absent", "package_that_is_not_there.module:factory", "needs a package", extra="towers")
     return found
 
 
 def test_options_of_the_spec_and_of_the_table(registry: Registry) -> None:
     assert registry.build("make(size=2, name='b')", options={"size": "3"}, seed=9, unused=1) == (3, "b", 9)
+
+
+def test_what_follows_a_colon_is_one_option(registry: Registry) -> None:
+    assert registry.build("place:a/b(c)/d:e") == "a/b(c)/d:e"
+    assert registry.require("place:x") == "place"
+    for spec, said in {
+        "place:": 'write "place:PATH"',
+        "make:2": 'write "make"',
+        "plaec:x": 'did you mean "place"',
+    }.items():
+        with pytest.raises(ConfigError, match=said):
+            registry.build(spec)
+    with pytest.raises(ConfigError, match='needs the option "path": write place:PATH'):
+        registry.build("place")
 
 
 def test_unknown_name_lists_the_choices(registry: Registry) -> None:

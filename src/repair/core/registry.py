@@ -1,4 +1,4 @@
-"""Names to factories, loaded only when asked for: "name" or "name(key=value, …)".
+"""Names to factories, loaded only when asked for: "name", "name(key=value, …)" or "name:what".
 
 A factory is a class or function with keyword-only options. Options are checked against its signature, so that a
 misspelt one is refused with the nearest right one, and converted by pydantic from what a config file can say.
@@ -21,6 +21,7 @@ class Entry:
     target: str  # "package.module:attribute"
     summary: str
     extra: str | None = None  # the optional dependency group it needs
+    argument: str | None = None  # the option that the rest of "name:rest" is; None: there is no such form
 
 
 @dataclass(slots=True)
@@ -30,11 +31,13 @@ class Registry:
     kind: str
     entries: dict[str, Entry] = field(default_factory=dict)
 
-    def add(self, name: str, target: str, summary: str, *, extra: str | None = None) -> None:
-        """Register `name`. Raises ValueError if it is taken."""
+    def add(
+        self, name: str, target: str, summary: str, *, extra: str | None = None, argument: str | None = None
+    ) -> None:
+        """Register `name`; with `argument`, "name:rest" sets that option to "rest". Raises ValueError if it is taken."""
         if name in self.entries:
             raise ValueError(f"{self.kind} {name!r} is registered twice")
-        self.entries[name] = Entry(target, summary, extra)
+        self.entries[name] = Entry(target, summary, extra, argument)
 
     def build(self, spec: str, *, options: Mapping[str, Any] | None = None, **provided: Any) -> Any:
         """The object named by `spec`, with the options of the spec and of `options` (which win).
@@ -43,7 +46,7 @@ class Registry:
         ask for are left out. Raises ConfigError for an unknown name or option or a value of the wrong type, and
         MissingDependency naming the pip command.
         """
-        name, own = parse_spec(spec, kind=self.kind)
+        name, own = self._parse(spec)
         factory = self._load(name)
         chosen = {**own, **dict(options or {})}
         signature = inspect.signature(factory)
@@ -56,15 +59,31 @@ class Registry:
             arguments[key] = _converted(value, hints.get(key, Any), where=f'option "{key}" of {self.kind} "{name}"')
         missing = [key for key, p in signature.parameters.items() if p.default is p.empty and key not in arguments]
         if missing:
-            raise ConfigError(f'{self.kind} "{name}" needs the option "{missing[0]}": set it in the config file')
+            fix = f"write {name}:{missing[0].upper()}" if missing[0] == self.entries[name].argument else ""
+            raise ConfigError(
+                f'{self.kind} "{name}" needs the option "{missing[0]}": {fix or "set it in the config file"}'
+            )
         return factory(**arguments)
 
     def require(self, spec: str) -> str:
         """The name in `spec`. Raises ConfigError listing the choices if it is not one of them."""
-        name, _ = parse_spec(spec, kind=self.kind)
+        name, _ = self._parse(spec)
         if name not in self.entries:
             raise ConfigError(f'unknown {self.kind} "{name}": {suggest(name, self.entries)}')
         return name
+
+    def _parse(self, spec: str) -> tuple[str, dict[str, Any]]:
+        """Name and options of a spec, "name:what" included."""
+        name, colon, rest = spec.strip().partition(":")
+        if not colon or not name.isidentifier():
+            return parse_spec(spec, kind=self.kind)
+        entry = self.entries.get(name)
+        if entry is None:
+            return name, {}
+        if entry.argument is None or not rest:
+            form = f'"{name}:{entry.argument.upper()}"' if entry.argument else f'"{name}"'
+            raise ConfigError(f'cannot read {self.kind} "{spec}": write {form}')
+        return name, {entry.argument: rest}
 
     def _load(self, name: str) -> Any:
         self.require(name)
