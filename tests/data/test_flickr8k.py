@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repair.data.images import decode
+from repair.core.images import decode
 from repair.data.jsonl import jsonl_source
 from repair.data.rules import Rules
 

@@ -7,8 +7,8 @@ import pytest
 
 from repair.core.errors import StoreError
 from repair.core.identity import hash_bytes
+from repair.core.images import MAX_PIXELS
 from repair.data import inspection
-from repair.data.images import MAX_PIXELS
 from repair.data.inspection import ImageFacts, inspect_images
 from tests.data.files import encoded, picture, write_images
 

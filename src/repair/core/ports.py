@@ -38,7 +38,7 @@ class PairSource(Protocol):
 
     `pairs(split)` is in a fixed order, captions of one image adjacent. Image and caption ids are unique over all
     splits. `read_image` returns the *encoded* bytes (PNG, JPEG, …), equal at every call; decoding is
-    `data.images.decode`. Items that cannot be used are in `set_aside`, never in `pairs`.
+    `core.images.decode`. Items that cannot be used are in `set_aside`, never in `pairs`.
     """
 
     fingerprint: str  # of ids, texts and image contents

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from repair.core.errors import DataError
+from repair.core.images import MAX_PIXELS, decode
 from repair.core.ports import PairSource
 from repair.core.records import SetAside
-from repair.data.images import MAX_PIXELS, decode
 
 
 def check_images(

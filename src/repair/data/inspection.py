@@ -17,7 +17,7 @@ import PIL
 
 from repair.core.errors import DataError
 from repair.core.identity import hash_bytes, hash_value, short
-from repair.data.images import Header, check_size, decode, looks_whole, read_header
+from repair.core.images import Header, check_size, decode, looks_whole, read_header
 from repair.store.files import write_text
 
 SETTLE_S = 2.0

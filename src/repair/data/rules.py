@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from repair.core.errors import suggest
 from repair.core.identity import derive_seed
-from repair.data.images import MAX_PIXELS
+from repair.core.images import MAX_PIXELS
 
 _SEEDS = 2**63  # `derive_seed` gives 63 bits
 

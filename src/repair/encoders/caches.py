@@ -31,7 +31,7 @@ _TEXT_SHARD = 8192
 
 
 class Decode(Protocol):
-    """Encoded bytes to an RGB picture; called from several threads. `data.images.decode` is one."""
+    """Encoded bytes to an RGB picture; called from several threads. `core.images.decode` is one."""
 
     def __call__(self, data: bytes, *, where: str) -> Image.Image: ...
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from repair import selection
 from repair.core.errors import DataError
+from repair.core.images import decode
 from repair.core.ports import Array, FloatArray, ImageItem, TrainableEncoder
 from repair.core.records import Candidate, Direction, Failure
-from repair.data.images import decode
 from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
 from repair.pipeline.catalogue import Catalogue, image_item
 from repair.pipeline.workbench import Workbench

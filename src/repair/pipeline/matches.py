@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from repair.core.errors import DataError
+from repair.core.images import decode
 from repair.core.progress import Progress
 from repair.core.records import Criterion, Direction, Failure, Repair, Verdict
 from repair.core.texts import folded
-from repair.data.images import decode
 from repair.numerics.cosines import IntArray
 from repair.numerics.duplicates import dhash, embedding_duplicates, hash_duplicates
 from repair.numerics.matching import Matching, matching_pairs

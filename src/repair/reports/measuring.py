@@ -9,9 +9,9 @@ import numpy as np
 
 from repair.core.errors import RepairError
 from repair.core.identity import derive_rng
+from repair.core.images import decode
 from repair.core.ports import FloatArray, ImageItem
 from repair.core.records import Grid
-from repair.data.images import decode
 from repair.encoders.caches import PreparedCache
 from repair.pipeline.stages_repair import mined_with
 from repair.reports.pictures import Pictures

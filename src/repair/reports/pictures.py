@@ -12,7 +12,7 @@ from PIL import Image
 from scipy import ndimage
 
 from repair.core.errors import RepairError
-from repair.data.images import decode
+from repair.core.images import decode
 from repair.reports.view import EDIT, RunView
 
 _SIDE = 224  # longest side of an embedded photo, in pixels

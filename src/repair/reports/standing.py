@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from repair.core.errors import RepairError
 from repair.core.identity import derive_rng
+from repair.core.images import decode
 from repair.core.ports import FloatArray
 from repair.core.records import Direction, Failure
-from repair.data.images import decode
 from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
 from repair.numerics.cosines import IntArray, Matches
 from repair.numerics.similarity import NO_ITEM, search_both

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from repair.core.errors import DataError
-from repair.data.images import decode, looks_whole, read_header
+from repair.core.images import decode, looks_whole, read_header
 from tests.data.files import encoded, picture
 
 
