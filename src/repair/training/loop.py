@@ -24,6 +24,7 @@ from repair.store.files import write_json
 from repair.training import checkpoint
 from repair.training.batches import Batch, Batches, Loss
 from repair.training.checkpoint import TrainingState
+from repair.training.compositions.batches import ComposedBatches
 from repair.training.matching import MatchTable
 from repair.training.objective import Parts, batch_loss
 from repair.training.optimizer import build_optimizer, learning_rate, set_lr
@@ -63,13 +64,17 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingData:
-    """`pairs`: the split trained on; `grids`: those of every step; the rest knows all items of both, edits included."""
+    """`pairs`: the split trained on; `grids`: those of every step; the rest knows all items of both, edits included.
+
+    `batches`: where every step's batch comes from, instead of pairs and grids (other methods than RePair).
+    """
 
     pairs: Sequence[Pair]
     grids: Sequence[Grid]
     matches: MatchTable
     images: Prepared
     texts: Prepared
+    batches: Batches | ComposedBatches | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,7 @@ class Training:
         self.folder = folder
         self._evaluate = evaluate
         self._clock = clock
-        self._batches = Batches(
+        self._batches = data.batches or Batches(
             data.pairs,
             data.grids,
             matches=data.matches,
@@ -266,7 +271,7 @@ def _check(recipe: Recipe, evaluate: Evaluate | None) -> None:
         raise TrainingError('training.keep="best" and patience need evaluations: set training.eval_every')
 
 
-def _check_prepared(batches: Batches, data: TrainingData, *, n_steps: int) -> None:
+def _check_prepared(batches: Batches | ComposedBatches, data: TrainingData, *, n_steps: int) -> None:
     for prepared, keys in zip((data.images, data.texts), batches.keys(n_steps), strict=True):
         missing = prepared.missing(keys)
         if missing:

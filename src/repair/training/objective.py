@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from repair.numerics.losses import contrastive_loss, grid_loss, logit_scale
 from repair.training.batches import Batch
+from repair.training.compositions.batches import ComposedBatch
+from repair.training.compositions.objective import composed_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,9 @@ def batch_loss(module: nn.Module, images: Tensor, texts: Tensor, batch: Batch, *
     z_images: Tensor = module.image_features(images)  # type: ignore[operator]  # (n_images, dim)
     z_texts: Tensor = module.text_features(texts)  # type: ignore[operator]  # (n_texts, dim)
     scale = logit_scale(module.get_parameter("log_scale"))
+    if isinstance(batch, ComposedBatch):  # another method than RePair
+        main, terms = composed_loss(z_images, z_texts, scale, batch)
+        return Parts(total=main if terms is None else main + terms, global_loss=main, local_loss=terms)
 
     def at(features: Tensor, indices: object) -> Tensor:
         return features[torch.as_tensor(indices, device=features.device)]

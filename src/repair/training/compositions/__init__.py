@@ -1,0 +1,1 @@
+"""How the samples of other methods than RePair enter a training batch, and with which losses."""
