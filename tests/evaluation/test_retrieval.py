@@ -160,7 +160,7 @@ def test_json_says_what_a_reader_needs():
     for direction, n_queries, n_items in (("image_to_text", 8, 20), ("text_to_image", 20, 8)):
         side = facts[direction]
         assert (side["n_queries"], side["n_items"]) == (n_queries, n_items)
-        assert list(side["metrics"]) == ["R@1", "R@5", "MRR", "median rank"]
+        assert list(side["metrics"]) == ["R@1", "R@5", "MRR", "median rank", "mAP@R", "R-precision"]
         recall = side["metrics"]["R@1"]
         assert recall["low"] <= recall["value"] <= recall["high"]
         assert side["if_ties_lost"]["R@1"] <= recall["value"] <= side["if_ties_won"]["R@1"]

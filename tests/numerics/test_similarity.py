@@ -245,3 +245,11 @@ def test_normalise():
     read_only = np.eye(2)
     read_only.setflags(write=False)
     assert search_both(read_only, read_only.astype(np.float16), k=1).rows.indices.tolist() == [[0], [1]]
+
+
+def test_columns_may_have_lists_of_another_length():
+    rng = np.random.default_rng(0)
+    rows, columns = normalise(rng.standard_normal((6, 4))), normalise(rng.standard_normal((9, 4)))
+    both, fewer = search_both(rows, columns, k=4), search_both(rows, columns, k=4, column_k=1)
+    assert fewer.rows.indices.tolist() == both.rows.indices.tolist()
+    assert fewer.columns.indices.tolist() == both.columns.indices[:, :1].tolist()

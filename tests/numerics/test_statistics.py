@@ -5,8 +5,11 @@ from scipy import stats
 from repair.core.errors import ConfigError, DataError
 from repair.numerics.statistics import (
     bootstrap_difference,
+    bootstrap_group_mean,
     bootstrap_mean,
+    bootstrap_means,
     combine_seeds,
+    mcnemar,
     paired_seeds,
     wilson_interval,
 )
@@ -143,3 +146,53 @@ def test_equal_differences():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_several_means_share_their_resamples():
+    rng = np.random.default_rng(5)
+    first, second, clusters = rng.random(50), rng.integers(0, 2, 50), rng.integers(0, 12, 50)
+    together = bootstrap_means([first, second], clusters, seed=1)
+    assert together == [bootstrap_mean(first, clusters, seed=1), bootstrap_mean(second, clusters, seed=1)]
+    assert bootstrap_means([], clusters, seed=1) == []
+
+
+def test_one_group_is_the_mean():
+    rng = np.random.default_rng(6)
+    values, clusters = rng.integers(0, 2, 80), rng.integers(0, 30, 80)
+    found = bootstrap_group_mean(values, np.zeros(80, dtype=int), clusters, seed=2)
+    plain = bootstrap_mean(values, clusters, seed=2)
+    assert (found.estimate, found.low, found.high) == pytest.approx((plain.estimate, plain.low, plain.high))
+    assert (found.n, found.n_clusters) == (plain.n, plain.n_clusters)
+
+
+def test_groups_count_alike_whatever_their_size():
+    values = np.array([1.0] * 99 + [0.0])
+    found = bootstrap_group_mean(values, [0] * 99 + [1], np.arange(100), seed=0)
+    assert found.estimate == 0.5
+    assert found.high == 1.0  # resamples that miss the one item of group 1 have no mean of it
+    with pytest.raises(DataError, match="groups"):
+        bootstrap_group_mean(values, [0, 1], np.arange(100), seed=0)
+
+
+def test_macro_interval_agrees_with_scipy():
+    """Clusters are single items and groups are fixed: a stratified statistic, resampled over all items."""
+    rng = np.random.default_rng(7)
+    values, groups = rng.random(200), np.repeat([0, 1, 2], [20, 60, 120])
+    found = bootstrap_group_mean(values, groups, np.arange(200), seed=0, n_resamples=4000)
+
+    def macro(rows):
+        return np.mean([values[rows][groups[rows] == g].mean() for g in range(3)])
+
+    theirs = stats.bootstrap(
+        (np.arange(200),), macro, n_resamples=2000, method="percentile", vectorized=False, rng=rng
+    ).confidence_interval
+    assert found.low == pytest.approx(theirs.low, abs=0.01)
+    assert found.high == pytest.approx(theirs.high, abs=0.01)
+
+
+def test_mcnemar_is_the_binomial_test_of_what_differs():
+    before, after = [1] * 5 + [0] * 12 + [1] * 30, [0] * 5 + [1] * 12 + [1] * 30
+    assert mcnemar(before, after) == pytest.approx(stats.binomtest(12, 17).pvalue)
+    assert mcnemar([1, 0], [1, 0]) == 1.0
+    with pytest.raises(DataError, match="same items"):
+        mcnemar([1], [1, 0])

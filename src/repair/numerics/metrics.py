@@ -91,6 +91,43 @@ def median_rank(ranks: npt.ArrayLike) -> float:
     return float(np.median(_ranks(ranks)))
 
 
+def r_precision(hits: npt.ArrayLike, n_relevant: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Each query's R-precision: of its first R items the share that match, R being how many items match it at all.
+
+    Args:
+        hits: Whether the item at each place matches, best first, shape (n, m) with m at least the largest R; what
+            stands behind place R does not count.
+        n_relevant: R of each query, at least 1, shape (n,).
+
+    Raises:
+        DataError: shapes differ, an R is below 1, or a list is shorter than its R.
+
+    Example:
+        >>> r_precision([[1, 0, 1], [0, 1, 1]], [2, 3]).tolist()
+        [0.5, 0.6666666666666666]
+    """
+    counted, sizes = _first_r(hits, n_relevant)
+    found: npt.NDArray[np.float64] = counted.sum(axis=1) / sizes
+    return found
+
+
+def average_precision_at_r(hits: npt.ArrayLike, n_relevant: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Each query's term of mAP@R: (1 / R) Σ_{k ≤ R} precision(k) · [item k matches] (Musgrave et al. 2020).
+
+    Arguments and errors are those of `r_precision`.
+
+    Example:
+        R = 3, items 1 and 3 match: (1/1 + 2/3) / 3
+
+        >>> average_precision_at_r([[1, 0, 1]], [3]).round(4).tolist()
+        [0.5556]
+    """
+    counted, sizes = _first_r(hits, n_relevant)
+    precision = counted.cumsum(axis=1) / np.arange(1, counted.shape[1] + 1)
+    found: npt.NDArray[np.float64] = (precision * counted).sum(axis=1) / sizes
+    return found
+
+
 def choice_accuracy(scores: npt.ArrayLike, answers: npt.ArrayLike) -> float:
     """The share of items whose right choice scores strictly above all other choices; a tie is wrong.
 
@@ -162,6 +199,16 @@ def agreement(predicted: npt.ArrayLike, actual: npt.ArrayLike) -> Agreement:
         accuracy=right / n,
         kappa=(n * right - by_chance) / (n * n - by_chance) if by_chance != n * n else None,
     )
+
+
+def _first_r(hits: npt.ArrayLike, n_relevant: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """`hits` as numbers with everything behind place R set to 0, and R."""
+    table, sizes = np.asarray(hits, dtype=np.float64), np.asarray(n_relevant, dtype=np.int64)
+    if table.ndim != 2 or sizes.shape != (len(table),):
+        raise DataError(f"hits of shape {table.shape} and n_relevant of shape {sizes.shape}: need (n, m) and (n,)")
+    if len(sizes) and (sizes.min() < 1 or sizes.max() > table.shape[1]):
+        raise DataError(f"n_relevant: must be from 1 to the {table.shape[1]} places of each list")
+    return table * (np.arange(table.shape[1]) < sizes[:, None]), sizes
 
 
 def _ranks(ranks: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -52,6 +52,7 @@ def search_both(
     columns: npt.ArrayLike,
     *,
     k: int,
+    column_k: int | None = None,
     matches: Matches | None = None,
     row_probes: IntArray | None = None,
     column_probes: IntArray | None = None,
@@ -63,6 +64,7 @@ def search_both(
         rows: Embeddings of unit norm or zero, shape (n_rows, dim).
         columns: Likewise, shape (n_columns, dim).
         k: How many items per query; 0 for ranks only.
+        column_k: How many for the columns' queries, if not as many.
         matches: CSR array (n_rows, n_columns) of the pairs to leave out; none by default.
         row_probes: For each row, columns whose rank is wanted, shape (n_rows, m), -1 for none.
         column_probes: For each column, rows whose rank is wanted, shape (n_columns, m), -1 for none.
@@ -79,8 +81,9 @@ def search_both(
         >>> found.columns.indices.tolist()
         [[1, 0], [0, 1], [1, 0]]
     """
-    if k < 0:
-        raise ConfigError(f"k: must be at least 0, not {k}")
+    k_of_columns = k if column_k is None else column_k
+    if min(k, k_of_columns) < 0:
+        raise ConfigError(f"k: must be at least 0, not {min(k, k_of_columns)}")
     left, right = quantise(rows, what="row embeddings"), quantise(columns, what="column embeddings")
     if left.shape[1] != right.shape[1]:
         raise DataError(
@@ -89,7 +92,7 @@ def search_both(
     mask = checked_matches(matches, (len(left), len(right)))
     sides = (
         Side(len(left), len(right), k, chosen_probes(left, right, row_probes, what="row_probes")),
-        Side(len(right), len(left), k, chosen_probes(right, left, column_probes, what="column_probes")),
+        Side(len(right), len(left), k_of_columns, chosen_probes(right, left, column_probes, what="column_probes")),
     )
     for tile in tiles(left, right, block_size=block_size):
         _mask(tile, mask)

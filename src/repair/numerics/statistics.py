@@ -4,18 +4,18 @@ Queries of one image are not independent (five captions of one hard photo fail t
 images, with all their queries: a *cluster* bootstrap. Every function is seeded and gives equal bytes for equal input.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import sparse, stats
 
 from repair.core.errors import ConfigError, DataError
 from repair.core.identity import derive_rng
 
 N_RESAMPLES = 2000
-_CELLS_AT_ONCE = 4_000_000
+_CELLS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +83,108 @@ def bootstrap_mean(
         >>> result.estimate, result.low, result.high, result.n_clusters
         (0.5, 0.0, 1.0, 3)
     """
-    numbers, sums, sizes = _by_cluster(values, clusters)
-    means = _resampled_means(sums, sizes, seed=seed, n_resamples=n_resamples)
-    low, high = _percentiles(means, confidence)
+    return bootstrap_means([values], clusters, seed=seed, confidence=confidence, n_resamples=n_resamples)[0]
+
+
+def bootstrap_means(
+    columns: Sequence[npt.ArrayLike],
+    clusters: npt.ArrayLike,
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> list[Interval]:
+    """`bootstrap_mean` of several values of the same queries, all on the same resamples, drawn once."""
+    tables = [_by_cluster(values, clusters) for values in columns]
+    if not tables:
+        return []
+    sums = np.stack([table[1] for table in tables], axis=1)
+    means = _resampled_means(sums, tables[0][2], seed=seed, n_resamples=n_resamples)
+    found = []
+    for (numbers, _, _), resampled in zip(tables, means.T, strict=True):
+        low, high = _percentiles(resampled, confidence)
+        found.append(
+            Interval(
+                estimate=float(numbers.mean()),
+                low=low,
+                high=high,
+                confidence=confidence,
+                n=len(numbers),
+                n_clusters=len(sums),
+            )
+        )
+    return found
+
+
+def bootstrap_group_mean(
+    values: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> Interval:
+    """The unweighted mean of the means of groups (a macro average), with a percentile interval from resampled clusters.
+
+    Args:
+        values: One number per item, shape (n,).
+        groups: The item's group, as integers, shape (n,). One group gives `bootstrap_mean`.
+        clusters: The item's image, as integers, shape (n,); a cluster may lie in several groups. A group that a
+            resample leaves empty is left out of that resample.
+        seed: As in `bootstrap_mean`.
+        confidence: Likewise.
+        n_resamples: Likewise.
+
+    Raises:
+        DataError: nothing to resample, shapes differ, or a value is not finite.
+
+    Example:
+        One group has 1 of 1 right, the other 1 of 3:
+
+        >>> round(bootstrap_group_mean([1, 1, 0, 0], [0, 1, 1, 1], [0, 1, 2, 3], seed=0).estimate, 4)
+        0.6667
+    """
+    numbers, members = np.asarray(values, dtype=np.float64), np.asarray(groups)
+    _by_cluster(values, clusters)  # checks
+    if members.shape != numbers.shape:
+        raise DataError(f"bootstrap: groups {members.shape} and values {numbers.shape}, must be the same items")
+    _, group = np.unique(members, return_inverse=True)
+    _, cluster = np.unique(np.asarray(clusters), return_inverse=True)
+    shape = (int(cluster.max()) + 1, int(group.max()) + 1)
+    sums = sparse.csr_array((numbers, (cluster, group)), shape=shape)
+    sizes = sparse.csr_array((np.ones(len(numbers)), (cluster, group)), shape=shape)
+    parts = []
+    for counts in _resamples(shape[0], seed=seed, n_resamples=n_resamples):
+        of_groups, in_groups = counts @ sums, counts @ sizes
+        there = in_groups > 0
+        means = np.divide(of_groups, in_groups, out=np.zeros_like(of_groups), where=there)
+        parts.append(means.sum(axis=1) / there.sum(axis=1))
+    low, high = _percentiles(np.concatenate(parts), confidence)
+    of_each = np.bincount(group, weights=numbers) / np.bincount(group)
     return Interval(
-        estimate=float(numbers.mean()), low=low, high=high, confidence=confidence, n=len(numbers), n_clusters=len(sums)
+        estimate=float(of_each.mean()), low=low, high=high, confidence=confidence, n=len(numbers), n_clusters=shape[0]
     )
+
+
+def mcnemar(before: npt.ArrayLike, after: npt.ArrayLike) -> float:
+    """Two-sided p-value of McNemar's exact test on right/wrong of two models on the same items; 1 if none differs.
+
+    Items are taken as independent: where several belong to one image, `bootstrap_difference` is the sounder test.
+
+    Example:
+        Of six items that differ, all were gained:
+
+        >>> mcnemar([0, 0, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 1, 1])
+        0.03125
+    """
+    first, second = np.asarray(before, dtype=bool), np.asarray(after, dtype=bool)
+    if first.shape != second.shape or first.ndim != 1:
+        raise DataError(f"mcnemar: shapes {first.shape} and {second.shape}, must be the same items")
+    gained, lost = int((~first & second).sum()), int((first & ~second).sum())
+    if not gained + lost:
+        return 1.0
+    return float(stats.binomtest(gained, gained + lost, 0.5).pvalue)
 
 
 def bootstrap_difference(
@@ -114,7 +210,7 @@ def bootstrap_difference(
     if first.shape != second.shape:
         raise DataError(f"before and after: shapes {first.shape} and {second.shape}, must be the same queries")
     numbers, sums, sizes = _by_cluster(second - first, clusters)
-    means = _resampled_means(sums, sizes, seed=seed, n_resamples=n_resamples)
+    means = _resampled_means(sums[:, None], sizes, seed=seed, n_resamples=n_resamples)[:, 0]
     low, high = _percentiles(means, confidence)
     tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
     return Difference(
@@ -223,15 +319,24 @@ def _by_cluster(
 def _resampled_means(
     sums: npt.NDArray[np.float64], sizes: npt.NDArray[np.float64], *, seed: int, n_resamples: int
 ) -> npt.NDArray[np.float64]:
+    """Means of m values in each resample, (n_resamples, m); `sums` (n_clusters, m), `sizes` (n_clusters,)."""
+    table = np.column_stack([sums, sizes])
+    totals = np.concatenate([counts @ table for counts in _resamples(len(sums), seed=seed, n_resamples=n_resamples)])
+    means: npt.NDArray[np.float64] = totals[:, :-1] / totals[:, -1:]
+    return means
+
+
+def _resamples(n: int, *, seed: int, n_resamples: int) -> Iterator[npt.NDArray[np.float64]]:
+    """How often each of `n` clusters is drawn, (step, n), until `n_resamples` rows have come."""
     if n_resamples < 1:
         raise ConfigError(f"n_resamples: must be at least 1, not {n_resamples}")
-    rng, n = derive_rng(seed, "bootstrap"), len(sums)
+    rng = derive_rng(seed, "bootstrap")
     step = max(1, _CELLS_AT_ONCE // n)
-    parts = []
     for start in range(0, n_resamples, step):
-        drawn = rng.integers(0, n, size=(min(step, n_resamples - start), n))
-        parts.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
-    return np.concatenate(parts)
+        rows = min(step, n_resamples - start)
+        drawn = rng.integers(0, n, size=(rows, n))
+        drawn += np.arange(rows)[:, None] * n
+        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
 def _percentiles(means: npt.NDArray[np.float64], confidence: float) -> tuple[float, float]:
