@@ -1,13 +1,16 @@
 #!/usr/bin/env python
 """Train the base checkpoint that is shipped with the embedded world (src/repair/world/base.safetensors).
 
-    python scripts/train_world_base.py                       # reproduce it, about half an hour on 2 cores
-    python scripts/train_world_base.py --steps 300 --out /tmp/base   # a try
+    python scripts/train_world_base.py                       # reproduce it, about an hour on 2 cores
+    python scripts/train_world_base.py --cycles 300x128@1e-3/9000 --out /tmp/base   # a try
+    python scripts/train_world_base.py --first-cycle 2       # go on from what the first cycle wrote to --out
 
-Symmetric InfoNCE on the world's `pretrain` split, which no run ever uses; AdamW, warm-up, cosine. RePair mends
-a trained model's failures, so the base must have stopped improving: the curve on `val` is printed and kept in
-base.json, then the labelled and the true R@1 on `train`, `val` and `test`, and what more of the same training on the
-`train` split would add (nothing, if the base is converged).
+Symmetric InfoNCE on the world's `pretrain` split, which no run ever uses; AdamW in cycles STEPSxBATCH@LR/IMAGES,
+each with a warm-up and a cosine down to 0, on the first so many images of the split, the weights rounded to half
+precision and written after each: first the easy part on few scenes, then more scenes and larger batches, whose
+negatives are harder. RePair mends a trained model's failures, so the base must have stopped improving: the curve on
+`val` is printed and kept in base.json, then the labelled and the true R@1 on `train`, `val` and `test`; `--more` prints
+what further training on the `train` split would add.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import copy
 import io
 import json
 import math
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from torch.nn import functional
 
 from repair.core.identity import derive_rng
@@ -31,6 +36,8 @@ from repair.encoders.small import SmallEncoder, words_of, write_checkpoint
 from repair.world import vocabulary, wording
 from repair.world.source import WorldSource
 
+CYCLES = ("4000x128@1e-3/30000", "2500x256@5e-4/40000")
+BASE = "base"
 OUT = Path(__file__).parent.parent / "src" / "repair" / "world"
 Ints = npt.NDArray[np.int64]
 
@@ -47,6 +54,24 @@ class Split:
     text_class: Ints  # (captions,) equal exactly for equal captions
     images: npt.NDArray[np.uint8]
     tokens: npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """`steps` steps of `batch` pairs, the learning rate going up to `lr` and down to 0, on the first `n_images`."""
+
+    steps: int
+    batch: int
+    lr: float
+    n_images: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Cycle":
+        steps, batch, lr, n_images = re.split("[x@/]", text)
+        return cls(int(steps), int(batch), float(lr), int(n_images))
+
+    def __str__(self) -> str:
+        return f"{self.steps}x{self.batch}@{self.lr:g}/{self.n_images}"
 
 
 def world_words() -> list[str]:
@@ -117,7 +142,16 @@ def loss_of(module: torch.nn.Module, split: Split, images: Ints, captions: Ints)
 
 
 def fit(
-    encoder: SmallEncoder, split: Split, *, steps: int, batch: int, lr: float, seed: int, every: int, val: Split | None
+    encoder: SmallEncoder,
+    split: Split,
+    *,
+    steps: int,
+    batch: int,
+    lr: float,
+    seed: int,
+    every: int,
+    val: Split | None,
+    cycle: int = 1,
 ) -> list[dict[str, float]]:
     """Train in place; returns the curve on `val`."""
     module, curve = encoder.module, []
@@ -128,7 +162,7 @@ def fit(
     warmup = max(1, steps // 20)
     started, total, n_seen = time.perf_counter(), 0.0, 0
     order: Ints = np.empty(0, dtype=np.int64)
-    rng = derive_rng(seed, "train_world_base", split.name)
+    rng = derive_rng(seed, "train_world_base", split.name, *([cycle] if cycle > 1 else []))
     for step in range(steps):
         for group in optimizer.param_groups:
             done = (step - warmup) / max(1, steps - warmup)
@@ -145,7 +179,12 @@ def fit(
         total, n_seen = total + float(loss.detach()), n_seen + 1
         if val is not None and ((step + 1) % every == 0 or step + 1 == steps):
             spent = time.perf_counter() - started
-            row = {"step": step + 1, "loss": round(total / n_seen, 4), "scale": round(encoder.logit_scale, 2)}
+            row = {
+                "cycle": cycle,
+                "step": step + 1,
+                "loss": round(total / n_seen, 4),
+                "scale": round(encoder.logit_scale, 2),
+            }
             row |= labelled_recall(encoder, val)
             curve.append(row)
             print(json.dumps(row | {"seconds": round(spent)}), flush=True)
@@ -174,6 +213,12 @@ def true_recall(encoder: SmallEncoder, split: Split, source: WorldSource) -> dic
     return {"i2t_true": round(100 * float(np.mean(i2t)), 2), "t2i_true": round(100 * float(np.mean(t2i)), 2)}
 
 
+def write(encoder: SmallEncoder, out: Path, facts: dict[str, Any]) -> None:
+    path = out / f"{BASE}.safetensors"
+    write_checkpoint(encoder, path, facts_path=out / f"{BASE}.json", facts=facts, half=True)
+    print(f"wrote {path}", flush=True)
+
+
 def more_of_the_same(encoder: SmallEncoder, train: Split, val: Split, *, steps: int, batch: int) -> dict[str, Any]:
     """What `steps` vanilla steps on the run's own `train` split add to R@1 on `val`."""
     before, copied = labelled_recall(encoder, val), copy.copy(encoder)
@@ -188,55 +233,58 @@ def more_of_the_same(encoder: SmallEncoder, train: Split, val: Split, *, steps: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--images", type=int, default=None, help="use only so many of the pretrain split")
+    parser.add_argument("--cycles", nargs="+", type=Cycle.parse, default=[Cycle.parse(text) for text in CYCLES])
+    parser.add_argument("--first-cycle", type=int, default=1, help="from 1; those before are taken from --out")
+    parser.add_argument("--more", type=int, default=0, help="print what so many further steps on `train` add to val")
     parser.add_argument("--every", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
 
     torch.manual_seed(options.seed)
-    source = WorldSource()
+    source = WorldSource(n_pretrain=max(cycle.n_images for cycle in options.cycles))
     encoder = SmallEncoder(words=world_words(), image_size=64, seed=options.seed)
     n_parameters = sum(p.numel() for p in encoder.module.parameters())
     print(f"{n_parameters:,} parameters, {len(encoder.words)} words, world {source.fingerprint}", flush=True)
-    pretrain = prepared(source, "pretrain", encoder, n_images=options.images)
     val = prepared(source, "val", encoder)
-    curve = fit(
-        encoder,
-        pretrain,
-        steps=options.steps,
-        batch=options.batch,
-        lr=options.lr,
-        seed=options.seed,
-        every=options.every,
-        val=val,
-    )
-    encoder.module.half().float()  # what is stored, and so what is measured below
+    curve: list[dict[str, float]] = []
+    if options.first_cycle > 1:
+        encoder.module.load_state_dict(load_file(options.out / f"{BASE}.safetensors"))
+        kept = json.loads((options.out / f"{BASE}.json").read_text())["val_curve"]
+        curve = [row for row in kept if row["cycle"] < options.first_cycle]
     facts: dict[str, Any] = {
-        "command": f"python scripts/train_world_base.py --steps {options.steps} --batch {options.batch} "
-        f"--lr {options.lr:g} --seed {options.seed}" + (f" --images {options.images}" if options.images else ""),
+        "command": "python scripts/train_world_base.py",
+        "cycles": [str(cycle) for cycle in options.cycles],
         "world": source.fingerprint,
         "parameters": n_parameters,
-        "pretrain_images": len(pretrain.image_ids),
-        "steps": options.steps,
-        "batch": options.batch,
-        "lr": options.lr,
         "seed": options.seed,
         "val_curve": curve,
     }
+    for number, cycle in enumerate(options.cycles, start=1):
+        if number < options.first_cycle:
+            continue
+        pretrain = prepared(source, "pretrain", encoder, n_images=cycle.n_images)
+        curve += fit(
+            encoder,
+            pretrain,
+            steps=cycle.steps,
+            batch=cycle.batch,
+            lr=cycle.lr,
+            seed=options.seed,
+            every=options.every,
+            val=val,
+            cycle=number,
+        )
+        encoder.module.half().float()  # what is stored, and so what the next cycle starts from
+        write(encoder, options.out, facts | {"cycles": facts["cycles"][:number]})
     train = prepared(source, "train", encoder)
     test = prepared(source, "test", encoder)
     for split in (train, val, test):
         facts[split.name] = labelled_recall(encoder, split) | true_recall(encoder, split, source)
         print(split.name, json.dumps(facts[split.name]), flush=True)
-    write_checkpoint(
-        encoder, options.out / "base.safetensors", facts_path=options.out / "base.json", facts=facts, half=True
-    )
-    print(f"wrote {options.out / 'base.safetensors'}", flush=True)
-    print("more of the same:", json.dumps(more_of_the_same(encoder, train, val, steps=500, batch=192)), flush=True)
+    write(encoder, options.out, facts)
+    if options.more:
+        print("more of the same:", json.dumps(more_of_the_same(encoder, train, val, steps=options.more, batch=224)))
 
 
 if __name__ == "__main__":
