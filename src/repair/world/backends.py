@@ -192,7 +192,7 @@ class WorldImageEditor(_Backend):
         rng = case_rng(seed, "edit_image", case, instruction.instruction)
         edited = edited_scene(scene, claim, rng, outcome=self._rates.outcome(rng))
         if edited != scene:
-            data = render(edited, size=_side(data))
+            data = render(edited, size=side_of(data))
         raw = canonical_json({"changed": edited != scene})
         return Reply(data, self._usage("edit_image", case, extra=instruction.instruction, n_images=1), raw)
 
@@ -254,7 +254,7 @@ class WorldPlanner(_Backend):
         return tuple(edits)
 
 
-def _side(png: bytes) -> int:
+def side_of(png: bytes) -> int:
     """Side of a square image in pixels."""
     with Image.open(io.BytesIO(png)) as image:
         return image.width

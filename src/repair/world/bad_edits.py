@@ -29,7 +29,7 @@ def overreaching_text_edit(scene: Scene, text: str, *, rng: np.random.Generator,
         wanted += 1
         further = [
             other
-            for other in _one_fact_away(claim)
+            for other in one_fact_away(claim)
             if holds(scene, other) and caption_distance(said.claim, other) == wanted
         ]
         if not further:
@@ -42,7 +42,7 @@ def overreaching_text_edit(scene: Scene, text: str, *, rng: np.random.Generator,
 def wrong_text_edit(scene: Scene, text: str, *, rng: np.random.Generator) -> str:
     """A caption one fact away from `text` and false of `scene`: the residual stays, something else has changed."""
     said = parse_said(text)
-    wrong = [claim for claim in _one_fact_away(said.claim) if not holds(scene, claim)]
+    wrong = [claim for claim in one_fact_away(said.claim) if not holds(scene, claim)]
     if not wrong:
         return text
     claim = wrong[int(rng.integers(len(wrong)))]
@@ -70,7 +70,7 @@ def wrong_image_edit(scene: Scene, claim: Claim, *, rng: np.random.Generator) ->
     return scene
 
 
-def _one_fact_away(claim: Claim) -> Iterator[Claim]:
+def one_fact_away(claim: Claim) -> Iterator[Claim]:
     """All claims with the same phrases and relations that differ in one stated, unsaid or newly said fact."""
     for i, phrase in enumerate(claim.phrases):
         for new in _phrases_one_fact_away(phrase):

@@ -73,8 +73,8 @@ class ComposedBatches:
     """The batch of any step, 0 ≤ step, for a method whose samples are given.
 
     Every method is dealt the same images at each step as Vanilla, and takes as many rows of them, in order, as encode
-    at most `n_items` distinct images and captions: what RePair's batch of B global pairs and G grids encodes, 2 (B + 3G).
-    Of an image one caption is drawn; one with samples of its own, if there is one, so that samples are used. Under
+    at most `n_items` distinct images and captions: 2 (B + 3G), what RePair's batch of B pairs and G grids encodes. Of
+    an image one caption is drawn; one with samples of its own, if there is one, so that samples are used. Under
     "pooled" pairs, the pairs are dealt like images. Raises TrainingError if there are too few images.
     """
 
