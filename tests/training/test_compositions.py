@@ -12,7 +12,7 @@ from repair.core.synthesis import Sample, SampleKind
 from repair.numerics.losses import contrastive_loss
 from repair.numerics.method_losses import asymmetric_loss
 from repair.training.compositions.batches import ComposedBatches
-from repair.training.compositions.composition import Composition
+from repair.core.composition import Composition
 from repair.training.compositions.index import matching_pairs
 from repair.training.loop import Recipe, Training
 from repair.training.matching import MatchTable

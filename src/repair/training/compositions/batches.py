@@ -11,7 +11,7 @@ from repair.core.identity import derive_rng
 from repair.core.records import Pair
 from repair.core.synthesis import Sample, SampleKind
 from repair.training.batches import Batch, Indices
-from repair.training.compositions.composition import Composition
+from repair.core.composition import Composition
 from repair.training.compositions.index import SampleIndex
 from repair.training.matching import MatchTable
 
