@@ -5,6 +5,8 @@ from repair.core.registry import Registry
 
 NONE = "none"  # no editor for this modality
 
+_CHAT = "any OpenAI-compatible chat server: vLLM, SGLang, llama.cpp, Ollama, OpenAI"
+
 SOURCES = Registry("data source")
 SOURCES.add("world", "repair.world.source:WorldSource", "a drawn world whose truth is known exactly (the demo)")
 SOURCES.add("jsonl", "repair.data.jsonl:jsonl_source", "one JSON row an image, with its captions")
@@ -22,16 +24,19 @@ ENCODERS.add(
 VERIFIERS = Registry("verifier")
 VERIFIERS.add("world", "repair.world.backends:WorldVerifier", "knows the world's truth; errs at set rates")
 VERIFIERS.add("lexical", "repair.backends.lexical:LexicalVerifier", "offline rules over captions", extra="lexical")
+VERIFIERS.add("chat", "repair.backends.chat:ChatVerifier", _CHAT, extra="chat")
 
 INSTRUCTORS = Registry("instructor")
 INSTRUCTORS.add("world", "repair.world.backends:WorldInstructor", "knows the world's truth; errs at set rates")
 INSTRUCTORS.add("lexical", "repair.backends.lexical:LexicalInstructor", "offline rules over captions", extra="lexical")
+INSTRUCTORS.add("chat", "repair.backends.chat:ChatInstructor", _CHAT, extra="chat")
 
 TEXT_EDITORS = Registry("text editor")
 TEXT_EDITORS.add("world", "repair.world.backends:WorldTextEditor", "minimal true edits; errs at set rates")
 TEXT_EDITORS.add(
     "lexical", "repair.backends.lexical:LexicalTextEditor", "replaces contradicted phrases", extra="lexical"
 )
+TEXT_EDITORS.add("chat", "repair.backends.chat:ChatTextEditor", _CHAT, extra="chat")
 
 IMAGE_EDITORS = Registry("image editor")
 IMAGE_EDITORS.add("world", "repair.world.backends:WorldImageEditor", "redraws the changed things; errs at set rates")
@@ -39,6 +44,7 @@ IMAGE_EDITORS.add("world", "repair.world.backends:WorldImageEditor", "redraws th
 PLANNERS = Registry("planner")
 PLANNERS.add("world", "repair.world.backends:WorldPlanner", "verdict, instruction and edits in one call")
 PLANNERS.add("lexical", "repair.backends.lexical:LexicalPlanner", "the lexical backends in one call", extra="lexical")
+PLANNERS.add("chat", "repair.backends.chat:ChatPlanner", _CHAT, extra="chat")
 
 ALL = (SOURCES, ENCODERS, VERIFIERS, INSTRUCTORS, TEXT_EDITORS, IMAGE_EDITORS, PLANNERS)
 
