@@ -21,8 +21,9 @@ from scipy import sparse
 
 from repair.core.errors import DataError
 from repair.core.records import Direction
+from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.results import DirectionResult, RetrievalResult
-from repair.evaluation.retrieval import TIE_RULE, Uncertainty, measured, one_way
+from repair.evaluation.retrieval import TIE_RULE, measured, one_way
 from repair.numerics.cosines import IntArray, Matches
 from repair.numerics.statistics import N_RESAMPLES
 from repair.store.files import read_json

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from repair.core.errors import DataError
 from repair.core.records import Direction
+from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.results import DirectionResult, Recall, RetrievalResult
-from repair.evaluation.retrieval import Uncertainty, evaluate_retrieval
+from repair.evaluation.retrieval import evaluate_retrieval
 from repair.numerics.statistics import N_RESAMPLES, bootstrap_group_mean
 
 

@@ -16,7 +16,7 @@ comes with what it would be if all ties were won, or lost. A collapsed encoder (
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from scipy import sparse
 
 from repair.core.errors import ConfigError, DataError
 from repair.core.records import Direction
+from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.results import DirectionResult, FloatArray64, Recall, RetrievalResult
 from repair.numerics.cosines import IntArray, Matches, quantise
 from repair.numerics.metrics import average_precision_at_r, median_rank, r_precision, recall_at_k
@@ -136,14 +137,6 @@ def evaluate_retrieval(
     )
 
 
-class Uncertainty(TypedDict):
-    """How intervals are made; the keywords of `numerics.statistics.bootstrap_mean`."""
-
-    confidence: float
-    n_resamples: int
-    seed: int
-
-
 def one_way(
     queries: npt.ArrayLike, items: npt.ArrayLike, truth: Matches, *, block_size: int = BLOCK_SIZE
 ) -> "Standing":
@@ -237,7 +230,7 @@ def _standing(
 
 
 def measured(
-    direction: Direction, standing: Standing, clusters: IntArray, recall_at: Sequence[int], uncertainty: "Uncertainty"
+    direction: Direction, standing: Standing, clusters: IntArray, recall_at: Sequence[int], uncertainty: Uncertainty
 ) -> DirectionResult:
     """Metrics with intervals of one direction; `clusters` is each query's image."""
     ranks, won, lost = standing.ranks, standing.if_ties_won, standing.if_ties_lost

@@ -88,6 +88,11 @@ class WorldSource:
         """Always empty: every drawn item can be used."""
         return ()
 
+    @property
+    def image_size(self) -> int:
+        """Side of an image in pixels."""
+        return self._image_size
+
     def splits(self) -> Sequence[str]:
         """The splits that have images."""
         return tuple(split for split, n in self._sizes.items() if n)
