@@ -1,6 +1,7 @@
 """What `core.ports` promises of every dual encoder, asked of all adapters."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +27,10 @@ class Adapter:
     make: Callable[[int], TrainableEncoder]
     others: tuple[Callable[[], TrainableEncoder], ...]
     other_shape: Callable[[], TrainableEncoder]
+    weights_file: str = "model.safetensors"
 
 
-def small() -> Adapter:
+def small(_: Path) -> Adapter:
     return Adapter(
         make=lambda seed: SmallEncoder(words=WORDS, seed=seed),
         others=(
@@ -40,7 +42,7 @@ def small() -> Adapter:
     )
 
 
-def towers() -> Adapter:
+def towers(_: Path) -> Adapter:
     pytest.importorskip("timm")
     pytest.importorskip("tokenizers")
     from repair.encoders.towers import TowersEncoder
@@ -56,10 +58,82 @@ def towers() -> Adapter:
     )
 
 
-@pytest.fixture(scope="module", params=[small, towers], ids=lambda make: make.__name__)
-def adapter(request: pytest.FixtureRequest) -> Adapter:
-    built: Adapter = request.param()
-    return built
+def open_clip(folder: Path) -> Adapter:
+    pytest.importorskip("open_clip")
+    return _open_clip(folder, {})
+
+
+def open_clip_siglip(folder: Path) -> Adapter:
+    """As SigLIP is in open_clip: a text tower of its own, a logit bias."""
+    pytest.importorskip("open_clip")
+    return _open_clip(folder, {"custom_text": True, "init_logit_bias": -10})
+
+
+def _open_clip(folder: Path, top: dict[str, object]) -> Adapter:
+    from repair.encoders.open_clip import open_clip as build
+    from tests.encoders.families import open_clip_folder
+
+    def make(name: str, **settings: object) -> TrainableEncoder:
+        place = folder / name
+        return build(model=str(place if place.exists() else open_clip_folder(place, **{**top, **settings})))
+
+    return Adapter(
+        make=lambda seed: make(f"seed-{seed}", seed=seed),
+        others=(
+            lambda: make("size", image_size=40),
+            lambda: make("length", context_length=12),
+            lambda: make("squash", preprocess={"mean": [0.5] * 3, "std": [0.5] * 3, "resize_mode": "squash"}),
+            lambda: make("mean", preprocess={"mean": [0.4] * 3, "std": [0.5] * 3}),
+        ),
+        other_shape=lambda: make("wide", embed_dim=24),
+        weights_file="open_clip_model.safetensors",
+    )
+
+
+def hf_clip(folder: Path) -> Adapter:
+    return _hf(folder, "clip", {"size": 40})
+
+
+def hf_siglip(folder: Path) -> Adapter:
+    return _hf(folder, "siglip", {"size": 40})
+
+
+def hf_siglip2(folder: Path) -> Adapter:
+    return _hf(folder, "siglip2", {"patches": 9})
+
+
+def hf_dual(folder: Path) -> Adapter:
+    return _hf(folder, "dual", {"size": 40})
+
+
+def _hf(folder: Path, family: str, other: dict[str, object]) -> Adapter:
+    pytest.importorskip("transformers")
+    from repair.encoders.hf import hf
+    from tests.encoders import families
+
+    def make(name: str, length: int | None = None, **settings: object) -> TrainableEncoder:
+        place = folder / name
+        save = getattr(families, f"{family}_folder")
+        return hf(model=str(place if place.exists() else save(place, **settings)), context_length=length)
+
+    return Adapter(
+        make=lambda seed: make(f"seed-{seed}", seed=seed),
+        others=(
+            lambda: make("other", **other),
+            lambda: make("words", words=families.WORDS[::-1]),
+            lambda: make("seed-0", length=12),
+        ),
+        other_shape=lambda: make("wide", hidden=24),
+    )
+
+
+FAMILIES = [small, towers, open_clip, open_clip_siglip, hf_clip, hf_siglip, hf_siglip2, hf_dual]
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=lambda make: make.__name__)
+def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield request.param(Path(folder))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +225,7 @@ def test_fingerprint_follows_the_weights(adapter: Adapter) -> None:
     assert encoder.fingerprint() == adapter.make(0).fingerprint() != adapter.make(1).fingerprint()
     seen = {encoder.fingerprint()}
     for parameter in encoder.module.parameters():
-        with torch.no_grad():
+        with torch.no_grad():  # what does not train (a logit bias) counts as well
             parameter[(0,) * parameter.ndim] += 1e-3
         seen.add(encoder.fingerprint())
     assert len(seen) == 1 + len(list(encoder.module.parameters()))
@@ -194,7 +268,7 @@ def test_logit_scale_is_kept_within_1_and_100(adapter: Adapter) -> None:
     encoder = adapter.make(0)
     for value, expected in ((-1.0, 1.0), (np.log(20), 20.0), (9.0, 100.0)):
         with torch.no_grad():
-            encoder.module.log_scale.fill_(value)
+            encoder.module.get_parameter("log_scale").fill_(value)
         assert encoder.logit_scale == pytest.approx(expected)
 
 
@@ -204,7 +278,9 @@ def test_every_parameter_gets_a_gradient(adapter: Adapter) -> None:
     texts = encoder.module.text_features(torch.from_numpy(encoder.prepare_texts(TEXTS)))
     weights = torch.arange(1.0, 26.0).view(5, 5)
     (encoder.module.log_scale.exp() * (images @ texts.T) * weights).sum().backward()
-    assert [name for name, parameter in encoder.module.named_parameters() if parameter.grad is None] == []
+    trained = [(name, p) for name, p in encoder.module.named_parameters() if p.requires_grad]
+    assert [name for name, parameter in trained if parameter.grad is None] == []
+    assert len(trained) >= len(list(encoder.module.parameters())) - 1  # all but SigLIP's logit bias
 
 
 def test_saved_weights_come_back(adapter: Adapter, tmp_path: Path) -> None:
@@ -233,7 +309,8 @@ def test_weights_that_are_none_or_others(adapter: Adapter, tmp_path: Path) -> No
     adapter.other_shape().save(str(tmp_path), facts={})
     with pytest.raises(StoreError, match="holds weights"):
         encoder.load_weights(str(tmp_path))
-    (tmp_path / "model.safetensors").write_bytes(b"torn")
+    encoder.save(str(tmp_path), facts={})
+    (tmp_path / adapter.weights_file).write_bytes(b"torn")
     with pytest.raises(StoreError, match="cannot read the checkpoint"):
         encoder.load_weights(str(tmp_path))
     assert encoder.fingerprint() == before

@@ -20,6 +20,20 @@ ENCODERS.add("small", "repair.encoders.small:small", "the world's two-tower enco
 ENCODERS.add(
     "towers", "repair.encoders.towers:towers", "EfficientNet-lite2 and MiniLM with trained heads", extra="towers"
 )
+ENCODERS.add(
+    "open_clip",
+    "repair.encoders.open_clip:open_clip",
+    "open_clip:NAME/PRETRAINED_OR_PATH or open_clip:FOLDER, any open_clip model",
+    extra="open_clip",
+    argument="model",
+)
+ENCODERS.add(
+    "hf",
+    "repair.encoders.hf:hf",
+    "hf:REPO_OR_PATH, CLIP, SigLIP, SigLIP 2 or VisionTextDualEncoder of transformers",
+    extra="hf",
+    argument="model",
+)
 
 VERIFIERS = Registry("verifier")
 VERIFIERS.add("world", "repair.world.backends:WorldVerifier", "knows the world's truth; errs at set rates")
@@ -40,17 +54,72 @@ TEXT_EDITORS.add("chat", "repair.backends.chat:ChatTextEditor", _CHAT, extra="ch
 
 IMAGE_EDITORS = Registry("image editor")
 IMAGE_EDITORS.add("world", "repair.world.backends:WorldImageEditor", "redraws the changed things; errs at set rates")
+IMAGE_EDITORS.add(
+    "image_edits",
+    "repair.backends.image_edits:ImagesEditor",
+    "an image server with /v1/images/edits: OpenAI, vLLM-Omni, SGLang",
+    extra="chat",
+)
+IMAGE_EDITORS.add(
+    "diffusion",
+    "repair.backends.diffusion:DiffusionEditor",
+    "diffusers in this process: InstructPix2Pix, FLUX.1 Kontext, Qwen-Image-Edit, FLUX.2 Klein",
+    extra="diffusion",
+)
 
 PLANNERS = Registry("planner")
 PLANNERS.add("world", "repair.world.backends:WorldPlanner", "verdict, instruction and edits in one call")
 PLANNERS.add("lexical", "repair.backends.lexical:LexicalPlanner", "the lexical backends in one call", extra="lexical")
 PLANNERS.add("chat", "repair.backends.chat:ChatPlanner", _CHAT, extra="chat")
 
-ALL = (SOURCES, ENCODERS, VERIFIERS, INSTRUCTORS, TEXT_EDITORS, IMAGE_EDITORS, PLANNERS)
+METHODS = Registry("method")
+METHODS.add("repair", "repair.methods.recipes:repair", "failures repaired into hard pairs, trained on in grids")
+METHODS.add("vanilla", "repair.methods.recipes:vanilla", "fine-tuning on the pairs as they are")
+METHODS.add("negclip", "repair.methods.recipes:negclip", "T⁻ by swapping words, and near images")
+METHODS.add("sugarcrepe", "repair.methods.recipes:sugarcrepe", "T⁻ replaced, swapped or added to; no give-away text")
+METHODS.add("laclip", "repair.methods.recipes:laclip", "T⁺ rewritten")
+METHODS.add("simclr", "repair.methods.recipes:simclr", "I⁺ as two views, and NT-Xent")
+METHODS.add("tripletclip", "repair.methods.recipes:tripletclip", "T⁻ and a picture of it")
+METHODS.add("alia", "repair.methods.recipes:alia", "I⁺ in another setting, filtered")
+METHODS.add("coco_cf", "repair.methods.recipes:coco_cf", "counterfactual pairs: a noun replaced, the image edited")
+METHODS.add("cs_clip", "repair.methods.recipes:cs_clip", "units of a caption, and their foils")
+METHODS.add("fsc_clip", "repair.methods.recipes:fsc_clip", "T⁻ by rules under a focal loss of each image")
+METHODS.add("ce_clip", "repair.methods.recipes:ce_clip", "T⁻ of four types; cross-modal rank, intra-modal contrast")
+METHODS.add("fp_as_hn", "repair.methods.recipes:fp_as_hn", "false positives as hard negatives, unedited")
+METHODS.add("la_sc", "repair.methods.recipes:la_sc", "LaCLIP and SugarCrepe")
+METHODS.add("la_sc_cf", "repair.methods.recipes:la_sc_cf", "LaCLIP, SugarCrepe and COCO-CF")
+METHODS.add("la_sc_al", "repair.methods.recipes:la_sc_al", "LaCLIP, SugarCrepe and ALIA")
+
+WRITERS = Registry("caption writer")
+WRITERS.add("world", "repair.world.synthesis:WorldWriter", "any change, over the world's truth; errs at set rates")
+
+MAKERS = Registry("image maker")
+MAKERS.add("world", "repair.world.synthesis:WorldMaker", "draws and redraws scenes; errs at set rates")
+
+ALL = (
+    SOURCES,
+    ENCODERS,
+    VERIFIERS,
+    INSTRUCTORS,
+    TEXT_EDITORS,
+    IMAGE_EDITORS,
+    PLANNERS,
+    METHODS,
+    WRITERS,
+    MAKERS,
+)
 
 
 def require_choices(config: Config) -> None:
     """Every name in the config is one there is. Raises ConfigError for the first that is not, before any work."""
+    METHODS.require(config.method.name)
+    for registry, name in (
+        (WRITERS, config.method.writer),
+        (WRITERS, config.method.rules),
+        (MAKERS, config.method.maker),
+    ):
+        if name != NONE:
+            registry.require(name)
     SOURCES.require(config.data.source)
     ENCODERS.require(config.encoder.name)
     VERIFIERS.require(config.verification.verifier)
