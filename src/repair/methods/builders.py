@@ -29,6 +29,9 @@ class _Base:
     n_calls: int = 0
     per_image: bool = False
     measured: bool = False
+    written: tuple[Change, ...] = ()
+    ruled: tuple[Change, ...] = ()
+    makes: bool = False
 
     async def prepare(self, tools: Tools, texts: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
         return ()
@@ -83,19 +86,18 @@ class Rules(_Base):
     `shuffle`: also the caption's pairs of words in another order (FSC-CLIP).
     """
 
-    changes: tuple[Change, ...]
     shuffle: bool = False
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002
         samples = []
-        for index, change in enumerate(self.changes):
+        for index, change in enumerate(self.ruled):
             text = _clean(await tools.rule(_asked(anchor, change), index))
             if text is not None:
                 samples.append(self._text(anchor, SampleKind.NEGATIVE_CAPTION, index, change, text))
         if self.shuffle:
             text = shuffled_bigrams(anchor.text, seed=tools.seed)
             if text != anchor.text:
-                index = len(self.changes)
+                index = len(self.ruled)
                 samples.append(self._text(anchor, SampleKind.NEGATIVE_CAPTION, index, "shuffle", text))
         return samples
 
@@ -117,6 +119,7 @@ class SugarCrepe(_Base):
     """
 
     n_calls: int = len(FAMILIES)
+    written: tuple[Change, ...] = tuple(change for family in FAMILIES for change in family)
     refine: bool = True
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002
@@ -159,6 +162,7 @@ def _unlike_own(samples: list[Sample], anchor: Anchor) -> list[Sample]:
 class Rewrites(_Base):
     """LaCLIP: the caption in other words, `n` times; no quality control but that it is more than a word."""
 
+    written: tuple[Change, ...] = (Change.REWRITE,)
     n: int = 1
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002
@@ -209,6 +213,8 @@ class Triplets(_Base):
     """
 
     n_calls: int = 2
+    written: tuple[Change, ...] = (Change.CONTRAST,)
+    makes: bool = True
     from_anchor: bool = False
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002
@@ -233,6 +239,8 @@ class Domains(_Base):
 
     n_calls: int = 3
     measured: bool = True
+    written: tuple[Change, ...] = (Change.DOMAINS,)
+    makes: bool = True
     n: int = 3
     top_k: int = 10
 
@@ -278,6 +286,8 @@ class Counterfactuals(_Base):
 
     n_calls: int = 6
     measured: bool = True
+    written: tuple[Change, ...] = (Change.REPLACE_OBJECT,)
+    makes: bool = True
     n: int = 3
     text_band: tuple[float, float] = (0.8, 0.91)
     min_fit: float = 0.2
@@ -321,6 +331,7 @@ class HalfTruths(_Base):
     """
 
     n_calls: int = 6  # 2 + entities; a caption has about four
+    written: tuple[Change, ...] = (Change.UNITS, Change.FOIL)
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002
         units = await tools.write(_asked(anchor, Change.UNITS)) or ()

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from repair.core.composition import Composition
 from repair.core.ports import ImageItem
-from repair.core.synthesis import MakingTask, Sample, SampleKind, WritingTask
+from repair.core.synthesis import Change, MakingTask, Sample, SampleKind, WritingTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,8 @@ class Builder(Protocol):
     """Makes samples of one kind of idea, in three steps: `prepare` once, `build` for each anchor, `choose` for all.
 
     `n_calls` is how many calls an anchor costs at most; `per_image`: an anchor is an image, whichever its caption;
-    `measured`: whether `choose` needs the cosines of `Measure` (the gaps are always there).
+    `measured`: whether `choose` needs the cosines of `Measure` (the gaps are always there). `written`, `ruled` and
+    `makes`: what it asks of the writer, of the rules, and whether it asks the maker.
     """
 
     @property
@@ -76,6 +77,15 @@ class Builder(Protocol):
 
     @property
     def measured(self) -> bool: ...
+
+    @property
+    def written(self) -> tuple[Change, ...]: ...
+
+    @property
+    def ruled(self) -> tuple[Change, ...]: ...
+
+    @property
+    def makes(self) -> bool: ...
 
     async def prepare(self, tools: Tools, texts: Sequence[str]) -> tuple[str, ...]:
         """What all anchors share, from a few captions of the split; () if there is nothing to share."""

@@ -22,7 +22,7 @@ def negclip(*, neighbours: int = 3) -> Method:
     return Method(
         title="NegCLIP",
         types=("T⁻",),
-        builders=(Rules(name="swap", changes=(Change.SWAP,)),),
+        builders=(Rules(name="swap", ruled=(Change.SWAP,)),),
         composition=Composition(neighbours=True, negatives=1),
         neighbours=neighbours,
     )
@@ -126,7 +126,7 @@ def fsc_clip(*, weight: float = 0.5) -> Method:
     return Method(
         title="FSC-CLIP",
         types=("T⁻",),
-        builders=(Rules(name="focal", changes=(Change.SWAP, Change.REPLACE_OBJECT), shuffle=True),),
+        builders=(Rules(name="focal", ruled=(Change.SWAP, Change.REPLACE_OBJECT), shuffle=True),),
         composition=Composition(negatives=3, columns=False, terms=(("focal", weight),)),
         notes="without its loss over patches and tokens, whose features a dual encoder does not give",
     )
@@ -137,7 +137,7 @@ def ce_clip(*, ranked: float = 0.2, intra: float = 0.3) -> Method:
     return Method(
         title="CE-CLIP",
         types=("T⁻",),
-        builders=(Rules(name="typed", changes=_SWAP_TYPES),),
+        builders=(Rules(name="typed", ruled=_SWAP_TYPES),),
         composition=Composition(
             negatives=4, types=tuple(map(str, _SWAP_TYPES)), terms=(("ranked", ranked), ("intra", intra))
         ),

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from repair.core.errors import TrainingError
-from repair.core.identity import derive_rng
+from repair.core.identity import derive_rng, hash_value
 from repair.core.records import Pair
 from repair.core.synthesis import Sample, SampleKind
 from repair.training.batches import Batch, Indices
@@ -110,6 +110,12 @@ class ComposedBatches:
                 "training.batch_pairs or training.grids_per_step"
             )
         self._epoch: tuple[int, list[tuple[str | Sample, float]]] = (-1, [])
+
+    @property
+    def identity(self) -> str:
+        """Content hash of all that decides its batches."""
+        rows = [[s.sample_id, s.kind, s.text_key, s.foil_key, s.image_key] for s in self.index.samples]
+        return hash_value([self.composition.to_json(), rows, self._n_items, self._seed])
 
     def keys(self, n_steps: int) -> tuple[set[str], set[str]]:  # noqa: ARG002 - any step may draw any sample
         """Every image and text key a batch can hold."""
