@@ -1,6 +1,7 @@
 """The `repair` command: parse, call, print, exit code. Nothing heavy is imported before it is needed."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,8 @@ import typer
 
 from repair import __version__
 from repair.console import ConsoleProgress
-from repair.core.errors import RepairError
+from repair.core.errors import Interrupted, RepairError
+from repair.core.redaction import redacted
 
 app = typer.Typer(
     name="repair",
@@ -45,15 +47,51 @@ Reuse = Annotated[
 ]
 
 
+RetryFailed = Annotated[
+    bool,
+    typer.Option(
+        "--retry-failed", help="Ask the failed calls of finished stages again, and redo what their answers change."
+    ),
+]
+
+
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Ask nothing: print the calls, tokens, money and hours to expect, and what that rests on."
+    ),
+]
+
+
 @app.command()
-def run(config: ConfigPath, overrides: Overrides = None, reuse: Reuse = False, as_json: AsJson = False) -> None:
+def run(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    reuse: Reuse = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Run the whole loop, all rounds, and write the report. Run it again to resume."""
-    _pipeline(config, overrides, reuse=reuse, as_json=as_json, until=None)
+    if dry_run:
+        _forecast(config, overrides, as_json=as_json, until=None)
+    else:
+        _pipeline(config, overrides, reuse=reuse, retry_failed=retry_failed, as_json=as_json, until=None)
 
 
 def _stage_command(name: str, summary: str) -> None:
-    def command(config: ConfigPath, overrides: Overrides = None, reuse: Reuse = False, as_json: AsJson = False) -> None:
-        _pipeline(config, overrides, reuse=reuse, as_json=as_json, until=name)
+    def command(
+        config: ConfigPath,
+        overrides: Overrides = None,
+        reuse: Reuse = False,
+        retry_failed: RetryFailed = False,
+        dry_run: DryRun = False,
+        as_json: AsJson = False,
+    ) -> None:
+        if dry_run:
+            _forecast(config, overrides, as_json=as_json, until=name)
+        else:
+            _pipeline(config, overrides, reuse=reuse, retry_failed=retry_failed, as_json=as_json, until=name)
 
     command.__doc__ = f"{summary}\n\nStages before it that are not finished run first; finished ones are kept."
     app.command(name, rich_help_panel="Single stages")(command)
@@ -101,6 +139,32 @@ def show(
     from repair.pipeline.look import lineage, lineage_lines
 
     _emit(lineage(run, failure_id, images=images), as_json, lineage_lines)
+
+
+prompts_app = typer.Typer(no_args_is_help=True, help="The prompts that chat models and image editors are asked with.")
+app.add_typer(prompts_app, name="prompts", rich_help_panel="Look")
+
+
+@prompts_app.callback()
+def _prompts() -> None:
+    pass
+
+
+@prompts_app.command("show")
+def prompts_show(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="verify, instruct, edit or plan.")],
+    failure: Annotated[
+        str | None, typer.Option(metavar="ID", help="Fill it in with this failure of a run; a prefix will do.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Folder of the run; by default the newest below runs/.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a prompt, filled in with one failure as a model would get it. Nothing is asked."""
+    from repair.pipeline.prompting import prompt_lines, shown_prompt
+
+    _emit(shown_prompt(task, failure_id=failure, run=run), as_json, prompt_lines)
 
 
 @app.command(rich_help_panel="Start")
@@ -158,18 +222,50 @@ def bench(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = Fal
     _emit(run_bench(config, overrides or (), progress=ConsoleProgress()), as_json, bench_lines)
 
 
-def _pipeline(config: Path, overrides: list[str] | None, *, reuse: bool, as_json: bool, until: str | None) -> None:
+def _pipeline(
+    config: Path,
+    overrides: list[str] | None,
+    *,
+    reuse: bool,
+    retry_failed: bool,
+    as_json: bool,
+    until: str | None,
+) -> None:
     from repair.config import load_config
+    from repair.pipeline.processes import crew
     from repair.pipeline.run import run_pipeline, summary_lines
 
     progress = ConsoleProgress()
     settings = load_config(config, overrides=overrides or ())
-    outcome = run_pipeline(settings, until=until, reuse=reuse, progress=progress)
+    command = _command()
+    try:
+        with crew(settings) as leads:
+            if not leads:
+                return
+            outcome = run_pipeline(
+                settings, until=until, reuse=reuse, progress=progress, retry_failed=retry_failed, command=command
+            )
+    except KeyboardInterrupt:  # between calls: there is nothing in flight to wait for
+        raise Interrupted(f"interrupted; everything finished is kept: `{command}` goes on from here") from None
     if until is None:
         from repair.reports.html import write_report
 
         outcome["report"] = str(write_report(settings.run_path()))
     _emit(outcome, as_json, summary_lines)
+
+
+def _forecast(config: Path, overrides: list[str] | None, *, as_json: bool, until: str | None) -> None:
+    from repair.config import load_config
+    from repair.pipeline.forecast import forecast, forecast_lines
+    from repair.pipeline.run import stages_until
+
+    settings = load_config(config, overrides=overrides or ())
+    _emit(forecast(settings, stages=stages_until(settings, until)), as_json, forecast_lines)
+
+
+def _command() -> str:
+    """What the user typed, to be typed again."""
+    return shlex.join(["repair", *sys.argv[1:]])
 
 
 def _emit(value: Any, as_json: bool, lines: Callable[[Any], list[str]]) -> None:
@@ -201,7 +297,7 @@ def main() -> None:
     try:
         app()
     except RepairError as error:
-        sys.stderr.write("".join(f"repair: {line}\n" for line in str(error).splitlines()))
+        sys.stderr.write("".join(f"repair: {line}\n" for line in redacted(str(error)).splitlines()))
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(141)

@@ -28,7 +28,31 @@ ENVIRONMENT_PREFIX = "REPAIR_"
 OPERATIONAL = frozenset(
     {"run.name", "run.folder", "run.cache", "run.calls", "run.n_workers"}
     | {"calls.concurrency", "calls.max_usd", "calls.max_tokens", "calls.max_calls", "calls.max_failed_rate"}
-    | {"training.checkpoint_every", "report.n_failures", "report.n_grids"}
+    | {"calls.timeout_s", "calls.prices", "calls.flow"}
+    | {
+        "training.checkpoint_every",
+        "training.prefetch",
+        "training.collapse_cosine",
+        "report.n_failures",
+        "report.n_grids",
+    }
+)
+
+# Settings that came after runs had been made: at their default they compute what was computed without them, so they
+# are part of a run's identity only where they are set otherwise, and finished runs stay finished.
+LATER = frozenset(
+    {f"method.{key}" for key in ("name", "options", "max_samples", "max_calls", "writer", "writer_options")}
+    | {f"method.{key}" for key in ("rules", "rules_options", "maker", "maker_options")}
+    | {
+        "editing.max_misses",
+        "training.patience",
+        "training.micro_batch",
+        "training.precision",
+        "training.channels_last",
+        "training.compile",
+    }
+    | {"training.lora_rank", "training.lora_alpha", "training.lora_targets", "training.layer_decay"}
+    | {"training.ema_decay", "training.wise_ft", "training.wise_ft_curve", "training.parallel"}
 )
 
 
@@ -48,6 +72,23 @@ class RunSection(Section):
         0, ge=0, description="Every random stream derives from this seed and from names, never from order."
     )
     n_workers: int = Field(2, ge=1, le=256, description="Threads that decode images; results do not depend on it.")
+
+
+class MethodSection(Section):
+    name: str = Field("repair", description="repair, or another method to compare with; `repair doctor` lists them.")
+    options: dict[str, Any] = Field({}, description="Options of the method.")
+    writer: str = Field("world", description="Who writes captions for other methods than RePair; none: nobody.")
+    writer_options: dict[str, Any] = Field({}, description="Options of the caption writer.")
+    rules: str = Field("world", description="Who writes captions by rules, without a call; none: nobody.")
+    rules_options: dict[str, Any] = Field({}, description="Options of the rules.")
+    maker: str = Field("world", description="Who makes images for other methods than RePair; none: nobody.")
+    maker_options: dict[str, Any] = Field({}, description="Options of the image maker.")
+    max_samples: int | None = Field(
+        None, ge=1, description="Budget of another method: samples used, nested as it grows; shared by its parts."
+    )
+    max_calls: int | None = Field(
+        None, ge=1, description="Budget of another method: calls asked for, answered ones included."
+    )
 
 
 class DataSection(Section):
@@ -116,6 +157,12 @@ class EditingSection(Section):
     image_editor: str = Field("world", description="Who edits images (text_to_image); none: hard negatives only.")
     image_options: dict[str, Any] = Field({}, description="Options of the image editor.")
     n_candidates: int = Field(3, ge=1, le=16, description="M: edits drawn per failure, one seed each (paper: 3).")
+    max_misses: int = Field(
+        2,
+        ge=1,
+        description="Fused plan: images of a failure that gain too little before no further one is drawn (a third is "
+        "valid one time in four).",
+    )
 
 
 class CallsSection(Section):
@@ -126,10 +173,33 @@ class CallsSection(Section):
     )
     planner: str = Field("world", description="Who answers the fused call.")
     planner_options: dict[str, Any] = Field({}, description="Options of the planner.")
-    concurrency: int = Field(8, ge=1, le=4096, description="Calls in flight at once.")
-    max_usd: float | None = Field(None, ge=0, description="Spend cap in US dollars, failed attempts included.")
-    max_tokens: int | None = Field(None, ge=0, description="Cap on tokens in + out.")
-    max_calls: int | None = Field(None, ge=0, description="Cap on calls.")
+    flow: bool = Field(
+        True,
+        description="Each failure goes from verify to its last edit without waiting for the others; false: stage by "
+        "stage. The results are the same.",
+    )
+    concurrency: int = Field(
+        8,
+        ge=1,
+        le=4096,
+        description="Most calls in flight at once at one place (server and model); fewer where it answers 429.",
+    )
+    timeout_s: float = Field(
+        600.0, gt=0, description="Seconds one call may take, from when it is sent; then it counts as not answered."
+    )
+    prices: dict[str, Any] = Field(
+        {},
+        description='US dollars by model: {"name" = {input = 0.15, output = 0.60}} per million tokens; also image '
+        '(each one made) and call. A model is named as the server knows it, or "server|model", or as in this config.',
+    )
+    max_usd: float | None = Field(
+        None,
+        ge=0,
+        description="Spend cap in US dollars for the ledger, failed attempts and other runs that share it included; "
+        "refused while a price is unknown.",
+    )
+    max_tokens: int | None = Field(None, ge=0, description="Cap on tokens in + out, likewise.")
+    max_calls: int | None = Field(None, ge=0, description="Cap on calls, likewise.")
     max_failed_rate: float = Field(
         0.1, ge=0, le=1, description="A stage stops when more than this share of its calls failed."
     )
@@ -188,12 +258,52 @@ class TrainingSection(Section):
     batch_pairs: int = Field(128, ge=2, description="B: global image-caption pairs a step.")
     grids_per_step: int = Field(32, ge=0, description="Grids a step, three images and three captions each.")
     max_grad_norm: float | None = Field(None, gt=0, description="Clip the gradient's norm; unset: no clipping.")
+    micro_batch: int | None = Field(
+        None,
+        ge=1,
+        description="Items encoded at once; the loss and its gradient stay those of the whole batch (gradient caching: "
+        "two forward passes for less memory). Unset: all at once.",
+    )
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="Autocast of both towers; weights, optimiser and losses stay in fp32."
+    )
+    channels_last: bool = Field(False, description="Weights of convolutions in channels-last order (faster on GPUs).")
+    compile: str = Field("", description="torch.compile both towers with this backend, e.g. inductor; empty: off.")
+    lora_rank: int = Field(
+        0, ge=0, description="Train low-rank adapters of this rank, merged at the end; 0: everything."
+    )
+    lora_alpha: float = Field(16.0, gt=0, description="Adapters are scaled by lora_alpha / lora_rank.")
+    lora_targets: str = Field(
+        "", description="Regular expression of the modules that get adapters; empty: every linear layer of both towers."
+    )
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="Factor on the learning rate for each layer further from the output; 1: none."
+    )
+    ema_decay: float = Field(
+        0.0, ge=0, lt=1, description="Average the weights over steps with this decay and use the average; 0: off."
+    )
+    wise_ft: float = Field(
+        1.0, ge=0, le=1, description="Final weights = (1 - a) start + a trained (WiSE-FT); 1: the trained ones."
+    )
+    wise_ft_curve: tuple[float, ...] = Field(
+        (), description="Mixes a at which mean R@1 on val is measured after training, for the report."
+    )
     keep: Literal["last", "best"] = Field(
         "last", description="Which weights a round ends with; best: by mean R@1 on val."
+    )
+    patience: int | None = Field(
+        None, ge=1, description="Stop after so many evaluations on val in a row that were no better; unset: never."
     )
     eval_every: int = Field(
         0, ge=0, description="Steps between evaluations on val; 0: only at the end (keep=best needs > 0)."
     )
+    collapse_cosine: float = Field(
+        0.98, gt=0, le=1, description="Warn when images or captions of a batch have at least this mean cosine."
+    )
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp", description="Under torchrun; ddp: every process holds the model, fsdp: shards of it (FSDP2)."
+    )
+    prefetch: bool = Field(True, description="On a GPU, read the next batch while this one computes.")
     checkpoint_every: int = Field(200, ge=1, description="Steps between checkpoints for exact resume.")
 
 
@@ -212,6 +322,7 @@ class Config(Section):
     """All settings of one run. `fingerprint()` names what would be computed; how it is run is left out."""
 
     run: RunSection = RunSection()
+    method: MethodSection = MethodSection()
     data: DataSection = DataSection()
     encoder: EncoderSection = EncoderSection()
     pipeline: PipelineSection = PipelineSection()
@@ -234,6 +345,10 @@ class Config(Section):
             raise ValueError(f'data.train_split is "{splits[0]}", which is also evaluated on; name another split')
         if self.training.keep == "best" and self.training.eval_every == 0:
             raise ValueError("training.keep=best needs training.eval_every > 0")
+        if self.training.patience is not None and self.training.eval_every == 0:
+            raise ValueError("training.patience needs training.eval_every > 0")
+        if any(not 0 <= mix <= 1 for mix in self.training.wise_ft_curve):
+            raise ValueError("training.wise_ft_curve: mixes lie between 0 and 1")
         if self.calls.plan == "fused" and not self.verification.enabled:
             raise ValueError(
                 "calls.plan=fused answers verdict and edits in one call, so it cannot go with "
@@ -251,9 +366,17 @@ class Config(Section):
             for key, value in values.items()
         }
 
+    def identity(self) -> dict[str, Any]:
+        """The settings that say what is computed: all but OPERATIONAL ones, and LATER ones at their default."""
+        return {
+            key: value
+            for key, value in self.flat().items()
+            if key not in OPERATIONAL and not (key in LATER and value == _FLAT_DEFAULTS[key])
+        }
+
     def fingerprint(self) -> str:
         """Content hash of every setting that can change a result."""
-        return hash_value({key: value for key, value in self.flat().items() if key not in OPERATIONAL})
+        return hash_value(self.identity())
 
     def run_path(self) -> Path:
         return Path(self.run.folder) / self.run.name
@@ -267,6 +390,9 @@ class Config(Section):
         for section, values in self.model_dump(mode="json").items():
             lines += [f"[{section}]", *(f"{k} = {toml_literal(v)}" for k, v in values.items() if v is not None), ""]
         return "\n".join(lines)
+
+
+_FLAT_DEFAULTS: Mapping[str, Any] = Config().flat()
 
 
 def load_config(

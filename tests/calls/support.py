@@ -9,6 +9,7 @@ from typing import Any
 
 from repair.calls.codecs import TEXT, BytesCodec, JsonCodec
 from repair.calls.engine import CallEngine, Outcome
+from repair.calls.prices import Price, Seat
 from repair.core.calls import Attempt
 from repair.core.ports import Reply
 from repair.core.records import Usage
@@ -69,6 +70,8 @@ async def ask(
     task: str = "verify",
     codec: JsonCodec[Any] | BytesCodec = TEXT,
     estimate: Usage | None = None,
+    place: str = "",
+    price: Price | None = None,
 ) -> Outcome[Any]:
     return await engine.call(
         task=task,
@@ -79,6 +82,7 @@ async def ask(
         run=run,
         codec=codec,
         estimate=estimate,
+        seat=Seat(place or "b2:backend", "model", price),
     )
 
 

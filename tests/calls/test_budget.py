@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from repair.calls.budget import Budget, Caps
-from repair.core.calls import Spent
+from repair.calls.budget import Budget
+from repair.core.calls import Caps, Spent
 from repair.core.errors import BudgetExceeded, ConfigError
 from repair.core.records import Usage
 

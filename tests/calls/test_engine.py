@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from repair.calls.attempts import reason
-from repair.calls.budget import Budget, Caps
+from repair.calls.budget import Budget
 from repair.calls.codecs import BYTES, JsonCodec
 from repair.calls.engine import CallEngine, Outcome
 from repair.calls.flow import map_ordered
 from repair.calls.retry import Retry
 from repair.calls.tally import Progress
-from repair.core.calls import CallOutcome, Spent
+from repair.core.calls import CallOutcome, Caps, Spent
 from repair.core.errors import (
     BackendError,
     BadReply,
@@ -63,7 +63,7 @@ def test_an_answer_is_asked_once_and_then_comes_from_the_ledger(tmp_path: Path) 
 
 
 def test_everything_of_a_call_is_recorded(tmp_path: Path) -> None:
-    times = iter([100.0, 101.0])
+    times = iter([99.0, 100.0, 101.0])  # leased, sent, answered
     with stores(tmp_path) as (ledger, blobs):
         engine = CallEngine(ledger, blobs, concurrency=1, clock=lambda: next(times))
         outcome = asyncio.run(ask_backend(engine, 3, Backend(lambda *_: "yes")))
@@ -207,8 +207,8 @@ def test_only_an_unavailable_backend_is_tried_again_with_growing_jittered_delays
         assert backend.runs == {0: 3, 1: 5}
         assert [logged.attempt.outcome for logged in ledger.attempts(failure_id="f0")] == ["unavailable"] * 2 + ["done"]
     assert len(delays.seen) == 2 + 4
-    for delay, base in zip(delays.seen, [1, 2, 1, 2, 4, 4], strict=True):
-        assert 0.5 * base <= delay < 1.5 * base
+    for delay, longest in zip(delays.seen, [1, 2, 1, 2, 4, 4], strict=True):
+        assert 0 <= delay < longest
     assert len(set(delays.seen)) == 6
 
 

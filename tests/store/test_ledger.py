@@ -1,18 +1,23 @@
+import os
 import random
 import sqlite3
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from repair.core.calls import Answer, Attempt, Call, CallFacts, CallOutcome, Spent
-from repair.core.errors import RunLocked, StoreError
+from repair.core.calls import NO_CAPS, Answer, Attempt, Call, CallFacts, CallOutcome, Caps, Grant, Spent
+from repair.core.errors import StoreError
 from repair.core.records import Usage
 from repair.store.database import Migration, explaining, open_for_writing
 from repair.store.ledger import Ledger
-from repair.store.ledger_rows import Mark
+from repair.store.ledger_rows import ATTEMPT_COLUMNS, Mark, attempt_values, call_values
 from repair.store.ledger_schema import MIGRATIONS
 
+ROOT = Path(__file__).parents[2]
 FACTS = CallFacts(prompt_id="verify", prompt_version="2", model_id="m", parameters={"temperature": 0.5, "n": [1]})
 
 
@@ -113,8 +118,8 @@ def test_leases_that_outlive_their_process_are_counted_and_charged(tmp_path: Pat
     reserved = Usage(tokens_in=5, tokens_out=6, n_images=1, price_usd=0.5)
     with Ledger.open(path) as ledger:
         ledger.record(attempt("b", outcome=CallOutcome.UNAVAILABLE), lease=0).result()
-        leases = [ledger.lease(call(key), reserved=reserved, started_s=9.0).result() for key in "abc"]
-        ledger.record(attempt("a"), lease=leases[0]).result()
+        leases = [ledger.lease(call(key), declared=reserved, started_s=9.0).result().lease for key in "abc"]
+        ledger.record(attempt("a"), lease=leases[0] or 0).result()
         assert ledger.n_leased() == 2
         assert ledger.n_maybe_lost == 0
     with Ledger.view(path) as view:
@@ -178,15 +183,99 @@ def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="for reading only"):
             view.record(attempt("x"), lease=0)
         with pytest.raises(StoreError, match="for reading only"):
-            view.lease(call("x"), reserved=Usage(), started_s=0.0)
+            view.lease(call("x"), declared=Usage(), started_s=0.0)
 
 
-def test_one_writer_a_folder_since_runs_may_share_a_ledger(tmp_path: Path) -> None:
-    with Ledger.open(tmp_path / "l"):
-        with pytest.raises(RunLocked, match=f"{tmp_path.name} is in use by another process"):
-            Ledger.open(tmp_path / "l")
-        Ledger.view(tmp_path / "l").close()
-    Ledger.open(tmp_path / "l").close()
+# ---------------------------------------------------------------------------------------------- several writers
+
+
+def lease(ledger: Ledger, key: str, *, tokens: int = 0, caps: Caps = NO_CAPS) -> Grant:
+    usage = Usage(tokens_in=tokens, price_usd=tokens / 100)
+    return ledger.lease(call(key), declared=usage, caps=caps, started_s=1.0).result()
+
+
+def test_several_writers_share_a_ledger_and_a_call_is_made_by_one_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    with Ledger.open(path) as one, Ledger.open(path) as two:
+        first = lease(one, "a")
+        assert first.lease is not None
+        assert lease(two, "a") == Grant(elsewhere=True)
+        assert lease(two, "b").lease not in (None, first.lease)
+        one.record(attempt("a"), lease=first.lease).result()
+        assert lease(two, "a") == Grant(answered=True)
+        assert two.get("a") == one.get("a") is not None
+        assert one.n_leased() == 1  # opening the second did not take the first for dead
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def test_caps_hold_over_all_writers_and_count_what_they_hold(tmp_path: Path) -> None:
+    caps = Caps(max_tokens=100)
+    with Ledger.open(tmp_path / "l") as one, Ledger.open(tmp_path / "l") as two:
+        held = lease(one, "a", tokens=60, caps=caps)
+        assert lease(two, "b", tokens=50, caps=caps) == Grant(broken="max_tokens")  # another is in flight: may wait
+        granted = lease(two, "b", tokens=40, caps=caps)
+        assert held.lease
+        assert granted.lease
+        one.withdraw(held.lease).result()
+        two.record(attempt("b"), lease=granted.lease).result()
+        spent = Spent(n_calls=1, tokens=12, price_usd=0.25)
+        assert lease(one, "c", tokens=90, caps=caps) == Grant(broken="max_tokens", alone=True, spent=spent)
+        assert lease(one, "c", tokens=88, caps=caps).lease
+        assert lease(two, "d", caps=Caps(max_calls=2)).broken == "max_calls"
+        assert lease(two, "d", tokens=30, caps=Caps(max_usd=1.40)).broken == "max_usd"
+        assert lease(two, "d", tokens=27, caps=Caps(max_usd=1.40)).lease
+
+
+def test_the_leases_of_a_killed_writer_are_settled_by_whoever_meets_them(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    code = "import sys, tests.store.test_ledger as t; t.lease_and_hang(t.Path(sys.argv[1]))"
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    with Ledger.open(path) as ledger:
+        assert process.stdout.readline() == b"leased\n"
+        assert lease(ledger, "a").elsewhere
+        process.kill()
+        process.communicate()
+        assert lease(ledger, "a").lease
+        assert [logged.attempt.outcome for logged in ledger.attempts()] == [CallOutcome.LOST] * 2
+    with Ledger.open(path) as ledger:  # the lease of this one, closed while the call was in flight
+        assert ledger.n_maybe_lost == 1
+        assert ledger.n_leased() == 0
+    assert not list(tmp_path.glob("*.lock"))
+
+
+def lease_and_hang(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        lease(ledger, "a")
+        lease(ledger, "b")
+        os.write(1, b"leased\n")
+        threading.Event().wait()
+
+
+def test_a_ledger_of_an_older_version_can_be_looked_at_and_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l"
+    old = open_for_writing(path, MIGRATIONS[:3])
+    row = attempt("a")
+    columns, values = ", ".join(ATTEMPT_COLUMNS), attempt_values(row)
+    old.execute(f"INSERT INTO calls (attempt, {columns}) VALUES (1, {','.join('?' * len(values))})", values)
+    old.execute(f"INSERT INTO leases VALUES (1, {','.join('?' * 9)}, 5, 6, 1, 0.5, 9.0)", call_values(call("b")))
+    old.close()
+    with Ledger.view(path) as view:
+        assert view.spent() == Spent(n_calls=1, tokens=12, price_usd=0.25)
+    with Ledger.open(path) as ledger:
+        assert ledger.n_maybe_lost == 1
+        assert ledger.spent() == Spent(n_calls=2, tokens=23, price_usd=0.75)
+        ledger.record(attempt("c"), lease=0).result()
+        assert ledger.spent().n_calls == 3
+
+
+def test_items_whose_calls_failed_are_known_until_one_is_answered(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l") as ledger:
+        ledger.record(attempt("a", outcome=CallOutcome.REFUSED), lease=0)
+        ledger.record(attempt("b", outcome=CallOutcome.UNAVAILABLE), lease=0)
+        ledger.record(attempt("b"), lease=0)
+        ledger.record(attempt("c"), lease=0).result()
+        assert ledger.failed_items() == {"f-a"}
 
 
 def test_damaged_foreign_and_newer_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -5,16 +5,28 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from repair.calls.codecs import BytesCodec, JsonCodec
+from repair.calls.prices import Price
 from repair.core.calls import Attempt, Call, CallOutcome
-from repair.core.errors import BackendError, BadReply, DataError, Refused, RepairError, StoreError, Unavailable
+from repair.core.errors import (
+    BackendError,
+    BadReply,
+    DataError,
+    Refused,
+    RepairError,
+    ServerRejected,
+    StoreError,
+    Unavailable,
+)
 from repair.core.identity import canonical_json, hash_bytes
 from repair.core.ports import Reply
 from repair.core.records import Usage
+from repair.core.redaction import redacted
 
 Value = TypeVar("Value")
 
 _OUTCOMES: tuple[tuple[type[RepairError], CallOutcome], ...] = (
     (Refused, CallOutcome.REFUSED),
+    (ServerRejected, CallOutcome.REFUSED),
     (BadReply, CallOutcome.BAD_REPLY),
     (Unavailable, CallOutcome.UNAVAILABLE),
 )
@@ -57,11 +69,12 @@ def done_attempt(
     settled: Settled,
     *,
     declared: Usage,
+    price: Price | None,
     latency_s: float,
     started_s: float,
     finished_s: float,
 ) -> Attempt:
-    usage, estimated = _charge(reply.usage, declared, latency_s)
+    usage, estimated = _charge(reply.usage, declared, price, latency_s)
     return Attempt(
         call=call,
         outcome=CallOutcome.DONE,
@@ -77,12 +90,19 @@ def done_attempt(
 
 
 def failed_attempt(
-    call: Call, error: Exception, *, declared: Usage, latency_s: float, started_s: float, finished_s: float
+    call: Call,
+    error: Exception,
+    *,
+    declared: Usage,
+    price: Price | None,
+    latency_s: float,
+    started_s: float,
+    finished_s: float,
 ) -> Attempt:
     """An attempt whose cost the server did not say is charged what was declared for it."""
     if isinstance(error, BackendError) and error.usage is not None:
-        usage, estimated = _charge(error.usage, declared, latency_s)
-    elif isinstance(error, DataError):  # nothing was sent
+        usage, estimated = _charge(error.usage, declared, price, latency_s)
+    elif isinstance(error, DataError | ServerRejected):  # nothing was sent, or it was turned away unread
         usage, estimated = Usage(price_usd=0.0, latency_s=latency_s), False
     else:
         usage, estimated = replace(declared, latency_s=latency_s), True
@@ -91,7 +111,7 @@ def failed_attempt(
         outcome=next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED),
         usage=usage,
         estimated=estimated,
-        raw=error.raw if isinstance(error, BackendError) else "",
+        raw=redacted(error.raw) if isinstance(error, BackendError) else "",
         value=None,
         blob=None,
         error=reason(error),
@@ -101,16 +121,18 @@ def failed_attempt(
 
 
 def reason(error: Exception) -> str:
-    """One line for the record."""
+    """One line for the record, without keys."""
     kind = type(error).__name__
     if isinstance(error, RepairError):
-        return str(error) or kind
-    return f"{kind}: {error}"
+        return redacted(str(error)) or kind
+    return redacted(f"{kind}: {error}")
 
 
-def _charge(usage: Usage, declared: Usage, latency_s: float) -> tuple[Usage, bool]:
+def _charge(usage: Usage, declared: Usage, price: Price | None, latency_s: float) -> tuple[Usage, bool]:
     """What a call is recorded to have used, and whether any of it is an estimate."""
     usage = usage if usage.latency_s > 0 else replace(usage, latency_s=latency_s)
+    if price is not None:
+        return price.applied(usage), False
     if usage.price_usd is None and declared.price_usd is not None:
         return replace(usage, price_usd=declared.price_usd), True
     return usage, False

@@ -1,40 +1,25 @@
-"""Caps on money, tokens and calls over a whole run: reserved before a call is sent, settled when it has ended.
+"""Caps on money, tokens and calls: reserved before a call is sent, settled when it has ended.
 
 Counting starts from what the ledger already holds, so a run goes on after its cap was raised. Failed attempts count.
 As long as no call costs more than was reserved for it, no cap is ever exceeded, at any concurrency; else by at most
-what the calls in flight cost beyond their reservations.
+what the calls in flight cost beyond their reservations. Other processes on the same ledger count too: here one's own
+calls are admitted, then the ledger checks them against everybody's in the transaction that leases the call.
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from repair.core.calls import Spent
+from repair.core.calls import NO_CAPS, Caps, Spent
 from repair.core.errors import BudgetExceeded, ConfigError
 from repair.core.records import Usage
-
-_ROUNDING_USD = 1e-9  # sums of prices are floats; a cap is not missed by a rounding error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caps:
-    """The most a run may use; None is no cap. Raises ConfigError for a negative cap."""
-
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_calls: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("max_usd", "max_tokens", "max_calls"):
-            cap = getattr(self, name)
-            if cap is not None and not cap >= 0:
-                raise ConfigError(f"calls.{name} must be 0 or more, not {cap}")
 
 
 class Reservation:
     """What is held back for one call in flight. Ended once: by `Budget.settle` or `Budget.release`.
 
-    `held` may be a guess from earlier calls; `declared` is what the caller said the call may use. Only that is charged
-    to a call that does not say its cost: what is recorded must not depend on which calls ended before.
+    `held` may be a guess from earlier calls; `declared` is what the caller said the call may use, or what such calls
+    are assumed to use where a price is known. Only that is charged to a call that does not say its cost: what is
+    recorded must not depend on which calls ended before.
     """
 
     __slots__ = ("declared", "ended", "held", "task")
@@ -53,7 +38,7 @@ class Budget:
     """
 
     def __init__(self, caps: Caps | None = None, *, spent: Spent | None = None) -> None:
-        self._caps = caps or Caps()
+        self.caps = self._caps = caps or Caps()
         self._spent = spent or Spent()
         self._open: set[Reservation] = set()
         self._largest: dict[str, Usage] = {}
@@ -69,24 +54,33 @@ class Budget:
         """What has been used, earlier sessions included; calls in flight are not."""
         return self._spent
 
-    def require_price(self, task: str, estimate: Usage | None) -> None:
-        """Raises ConfigError if money is capped and the price of `task` is unknown: ask before the first call."""
+    def learn(self, spent: Spent) -> None:
+        """The ledger has seen more than this process knows of: other processes spend too."""
+        self._spent = spent
+
+    def require_price(self, task: str, estimate: Usage | None, *, name: str = "") -> None:
+        """Raises ConfigError if money is capped and the price of `task` is unknown: ask before the first call.
+
+        `name` is what the user would call the model in `calls.prices`."""
         if self._caps.max_usd is not None and (estimate is None or estimate.price_usd is None):
+            setting = f'calls.prices."{name}"' if name else "calls.prices"
             raise ConfigError(
-                f'calls.max_usd is set, but the price of "{task}" calls is unknown: '
-                "give the backend its price, or cap calls.max_tokens or calls.max_calls instead"
+                f'calls.max_usd is set, but the price of "{task}" calls is unknown: set {setting} '
+                "= { input = …, output = … } (US dollars per million tokens; image, call: each), "
+                "or cap calls.max_tokens or calls.max_calls instead"
             )
 
-    async def reserve(self, task: str, estimate: Usage | None) -> Reservation:
+    async def reserve(self, task: str, estimate: Usage | None, *, name: str = "") -> Reservation:
         """Hold back what a call may cost, waiting for calls in flight to settle if only they stand in the way.
 
-        `estimate` is the most the call should use; without one, the most that a call of this task has used so far.
+        `estimate` is what the call may use; what is held back is that or the most that a call of this task has used so
+        far, part by part, whichever is more.
         Raises BudgetExceeded if the call does not fit even when nothing else is in flight, ConfigError as
         `require_price` does.
         """
-        self.require_price(task, estimate)
+        self.require_price(task, estimate, name=name)
         while True:
-            held = estimate or self._largest.get(task, Usage())
+            held = _larger(estimate or Usage(), self._largest.get(task, Usage()))
             if self._broken_cap(held, with_open=True) is None:
                 reservation = Reservation(task, declared=estimate, held=held)
                 self._open.add(reservation)
@@ -114,6 +108,7 @@ class Budget:
             largest,
             tokens_in=max(largest.tokens_in, usage.tokens_in),
             tokens_out=max(largest.tokens_out, usage.tokens_out),
+            price_usd=largest.price_usd if price_usd is None else max(largest.price_usd or 0.0, price_usd),
         )
         self.release(reservation)
 
@@ -130,22 +125,35 @@ class Budget:
 
     def _broken_cap(self, usage: Usage, *, with_open: bool) -> str | None:
         """Which cap the next call would break, in one line; None if it fits."""
+        if self._caps == NO_CAPS:
+            return None
         held = [reservation.held for reservation in self._open] if with_open else []
-        n_calls = self._spent.n_calls + len(held) + 1
-        tokens = self._spent.tokens + sum(each.tokens_in + each.tokens_out for each in (*held, usage))
-        price_usd = self._spent.price_usd + sum(each.price_usd or 0.0 for each in (*held, usage))
-        caps = self._caps
-        if caps.max_calls is not None and n_calls > caps.max_calls:
-            return self._line("max_calls", f"{caps.max_calls}", f"{self._spent.n_calls} calls made")
-        # A call that is expected to use nothing is not sent either once a cap has been reached.
-        if caps.max_tokens is not None and (tokens > caps.max_tokens or self._spent.tokens >= caps.max_tokens):
-            return self._line("max_tokens", f"{caps.max_tokens}", f"{self._spent.tokens} tokens used")
-        if caps.max_usd is not None and price_usd > caps.max_usd + _ROUNDING_USD:
-            return self._line("max_usd", f"{caps.max_usd:g}", f"{self._spent.price_usd:.4f} USD spent")
-        return None
-
-    def _line(self, name: str, cap: str, used: str) -> str:
-        return (
-            f"the next call would break calls.{name} = {cap} ({used}): everything finished is kept; "
-            f"raise calls.{name} and run the same command again to go on"
+        in_flight = Spent(
+            n_calls=len(held),
+            tokens=sum(each.tokens_in + each.tokens_out for each in held),
+            price_usd=sum(each.price_usd or 0.0 for each in held),
         )
+        broken = self._caps.broken_by(usage, spent=self._spent, held=in_flight)
+        return None if broken is None else self.line(broken)
+
+    def line(self, broken: str) -> str:
+        """What stands in the way of the next call, and how to go on."""
+        used = {
+            "max_calls": f"{self._spent.n_calls} calls made",
+            "max_tokens": f"{self._spent.tokens} tokens used",
+            "max_usd": f"{self._spent.price_usd:.4f} USD spent",
+        }[broken]
+        cap = getattr(self._caps, broken)
+        return (
+            f"the next call would break calls.{broken} = {cap:.15g} ({used}): everything finished is kept; "
+            f"raise calls.{broken} and run the same command again to go on"
+        )
+
+
+def _larger(usage: Usage, other: Usage) -> Usage:
+    prices = [each.price_usd for each in (usage, other) if each.price_usd is not None]
+    return Usage(
+        tokens_in=max(usage.tokens_in, other.tokens_in),
+        tokens_out=max(usage.tokens_out, other.tokens_out),
+        price_usd=max(prices, default=None),
+    )

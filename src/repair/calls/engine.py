@@ -1,9 +1,9 @@
 """The call engine: every request to a backend goes through it, and none is paid for twice.
 
-One call: look in the ledger; else wait for a slot, reserve budget, lease, run, keep the bytes, then record the attempt
-and settle. An attempt is recorded before its value is handed on, and the slot is held until then: if the process dies,
-at most `concurrency` calls are made again. A failed call is an outcome, not an exception; exceptions are for what
-stops the run.
+One call: look in the ledger; else wait for a slot at its place, reserve budget, lease, run, keep the bytes, then record
+the attempt and settle. An attempt is recorded before its value is handed on, and the slot is held until then: if the
+process dies, at most the calls in flight are made again. A failed call is an outcome, not an exception; exceptions are
+for what stops the run.
 """
 
 import asyncio
@@ -17,11 +17,21 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from repair.calls.attempts import Settled, decoded, done_attempt, encoded, failed_attempt, reason
 from repair.calls.budget import Budget, Reservation
 from repair.calls.codecs import BytesCodec, JsonCodec
-from repair.calls.gate import Gate
+from repair.calls.gate import Gate, Slot
+from repair.calls.limit import Limit
+from repair.calls.prices import Seat, assumed
 from repair.calls.retry import Retry
 from repair.calls.tally import Progress, ProgressCallback, TaskTally
 from repair.core.calls import BlobBox, Call, CallFacts, CallLedger
-from repair.core.errors import BackendError, DataError, RepairError, StoreError, Unavailable
+from repair.core.errors import (
+    BackendError,
+    BudgetExceeded,
+    DataError,
+    RateLimited,
+    RepairError,
+    StoreError,
+    Unavailable,
+)
 from repair.core.identity import request_key
 from repair.core.ports import Reply
 from repair.core.records import Usage
@@ -30,6 +40,7 @@ Value = TypeVar("Value")
 Written = TypeVar("Written")
 
 _MIN_ITEMS = 20
+_POLL_S = 0.25  # between looks at what another process on the same ledger is doing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +61,27 @@ class _Request(NamedTuple):
     run: Callable[[], Awaitable[Reply[Any]]]
     codec: JsonCodec[Any] | BytesCodec
     estimate: Usage | None
+    seat: Seat
+
+
+class _Known(NamedTuple):
+    """What is known of a request without making a call."""
+
+    settled: Settled | None
+    torn: bool = False  # an answer is on record, but its bytes are gone
+
+
+class _Wait:
+    """Nothing can be done about a request until other calls have ended, perhaps in another process."""
 
 
 class CallEngine:
     """Used from one event loop at a time, for one run.
 
-    `concurrency` calls are in flight at most. An Unavailable call is tried again as `retry` says; `deadline_s` is the
-    most one attempt may take once sent. When more than `max_failed_rate` of at least `min_items` settled items of a
-    task have failed, the engine stops. `sleep` and `clock` are there for tests.
+    `concurrency` calls are in flight at most at one place, fewer where the server answers 429 (calls/limit.py). An
+    Unavailable call is tried again as `retry` says; `deadline_s` is the most one attempt may take, counted from when it
+    is sent. When more than `max_failed_rate` of at least `min_items` settled items of a task have failed, the engine
+    stops. `sleep` and `clock` are there for tests.
     """
 
     def __init__(
@@ -91,6 +115,16 @@ class CallEngine:
         self._tallies: defaultdict[str, TaskTally] = defaultdict(TaskTally)
 
     @property
+    def tallies(self) -> Mapping[str, TaskTally]:
+        """What has become of the items of this session, by task."""
+        return self._tallies
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """Where calls were made so far, and how many may be in flight there."""
+        return self._gate.limits
+
+    @property
     def stopped(self) -> RepairError | None:
         """Why no further call is made; None while calls are made."""
         return self._gate.stopped
@@ -111,16 +145,18 @@ class CallEngine:
         codec: JsonCodec[Value] | BytesCodec,
         facts: CallFacts | None = None,
         estimate: Usage | None = None,
+        seat: Seat | None = None,
     ) -> Outcome[Value]:
         """Answer one request, from the ledger if it can, else by `await run()`.
 
         `task`, `backend_fingerprint`, `seed` and `payload` make its key (`core.identity.request_key`); `failure_id`
-        says for whom the call was made. `estimate` is the most the call may use (`Budget.reserve`).
+        says for whom the call was made. `estimate` is the most the call may use (`Budget.reserve`). `seat` is where it
+        is made: the limit it falls under, and its price.
 
         A call that failed (Refused, BadReply, Unavailable to the last attempt, DataError) gives an Outcome with the
-        error, is kept in the ledger for its cost, and is made again only in a later session. Equal requests are one
-        call. Raises what stops the engine: BudgetExceeded, ConfigError (money capped, price unknown), BackendError (one
-        that `stops`, or too many failures), Interrupted, StoreError.
+        error, is kept in the ledger for its cost, and is made again only in a later session. A 429 is neither: the call
+        waits for its turn. Equal requests are one call. Raises what stops the engine: BudgetExceeded, ConfigError
+        (money capped, price unknown), BackendError (one that `stops`, or too many failures), Interrupted, StoreError.
         """
         key = request_key(task=task, backend=backend_fingerprint, seed=seed, payload=payload)
         call = Call(
@@ -131,7 +167,8 @@ class CallEngine:
             seed=seed,
             facts=facts or CallFacts(),
         )
-        settled, cached = await self._settle(_Request(call, run, codec, estimate))
+        seat = seat or Seat(backend_fingerprint, "")
+        settled, cached = await self._settle(_Request(call, run, codec, estimate, seat))
         return Outcome(key=key, value=decoded(settled, codec, key=key), error=settled.error, cached=cached)
 
     async def _settle(self, request: _Request) -> tuple[Settled, bool]:
@@ -143,13 +180,13 @@ class CallEngine:
                 if not other.cancelled() or _being_cancelled():
                     raise
         self._gate.check()
-        known, torn = self._known(key)
-        if known is not None:
-            return self._count_cached(task, known), True
+        known = self._known(key)
+        if known.settled is not None:
+            return self._count_cached(task, known.settled), True
         flight: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         self._flights[key] = flight
         try:
-            if torn:
+            if known.torn:
                 await self._written(self._ledger.supersede(key))
             settled = await self._run(request)
             flight.set_result(settled)
@@ -164,28 +201,24 @@ class CallEngine:
             del self._flights[key]
         return settled, False
 
-    def _known(self, key: str) -> tuple[Settled | None, bool]:
-        """What is known of a request without a call, and whether an answer is on record whose bytes are gone.
-
-        A failure stands for the session, else what an equal request gets would depend on which came first.
-        """
+    def _known(self, key: str) -> _Known:
+        """A failure stands for the session, else what an equal request gets would depend on which came first."""
         failure = self._failures.get(key)
         if failure is not None:
-            return failure, False
+            return _Known(failure)
         answer = self._ledger.get(key)
         if answer is None:
-            return None, False
+            return _Known(None)
         if answer.blob is None:
-            return Settled(value=answer.value), False
+            return _Known(Settled(value=answer.value))
         data = self._blobs.get(answer.blob)
-        return (None, True) if data is None else (Settled(data=data), False)
+        return _Known(None, torn=True) if data is None else _Known(Settled(data=data))
 
     async def _run(self, request: _Request) -> Settled:
         """Attempts until one is answered or there is no point in another."""
         key, task = request.call.key, request.call.task
         for number in range(1, self._retry.n_attempts + 1):
-            async with self._gate.slot():
-                result = await self._attempt(request)
+            result = await self._attempt(request)
             if isinstance(result, Settled):
                 self._tallies[task].n_done += 1
                 self._report(task)
@@ -204,39 +237,95 @@ class CallEngine:
         return self._failures[key]
 
     async def _attempt(self, request: _Request) -> Settled | RepairError:
-        """Run once and record it. Returns the failure of a call that failed, raises what is no call's failure."""
+        """One attempt that a model has seen, recorded. Returns the failure of a call that failed, raises what is no
+        call's failure."""
+        again = False
+        while True:
+            async with self._gate.slot(request.seat.place, again=again) as slot:
+                result = await self._attempt_now(request, slot)
+            if not isinstance(result, RateLimited | _Wait):
+                return result
+            again = isinstance(result, RateLimited)
+            if not again:
+                await self._gate.pause(_POLL_S)
+
+    async def _attempt_now(self, request: _Request, slot: Slot) -> "Settled | RepairError | _Wait":
+        task, seat = request.call.task, request.seat
+        estimate = request.estimate
+        if estimate is None and seat.price is not None:
+            estimate = assumed(task)
+        if estimate is not None and seat.price is not None:
+            estimate = seat.price.applied(estimate)
         try:
-            reservation = await self.budget.reserve(request.call.task, request.estimate)
+            reservation = await self.budget.reserve(task, estimate, name=seat.name)
         except RepairError as error:
             self._gate.halt(error)
         self.n_in_flight += 1
         try:
             self._gate.check()  # it may have been stopped while this call waited for the budget
-            return await self._attempt_reserved(request, reservation)
+            lease = await self._lease(request, reservation)
+            if not isinstance(lease, int):
+                return lease
+            return await self._attempt_leased(request, reservation, lease, slot)
         finally:
             self.n_in_flight -= 1
             self.budget.release(reservation)
 
-    async def _attempt_reserved(self, request: _Request, reservation: Reservation) -> Settled | RepairError:
+    async def _lease(self, request: _Request, reservation: Reservation) -> "int | Settled | _Wait":
+        """A lease; else the answer another process has given, or a wait for one that it is about to."""
+        grant = await self._written(
+            self._ledger.lease(
+                request.call,
+                declared=reservation.declared,
+                held=reservation.held,
+                caps=self.budget.caps,
+                started_s=self._clock(),
+            )
+        )
+        if grant.lease is not None:
+            return grant.lease
+        if grant.answered:
+            known = self._known(request.call.key)
+            if known.torn:
+                await self._written(self._ledger.supersede(request.call.key))
+            return known.settled or _Wait()
+        if grant.broken is not None:
+            self.budget.learn(grant.spent)
+            if grant.alone:
+                self._gate.halt(BudgetExceeded(self.budget.line(grant.broken)))
+        return _Wait()
+
+    async def _attempt_leased(
+        self, request: _Request, reservation: Reservation, lease: int, slot: Slot
+    ) -> Settled | RepairError:
         started_s, declared = self._clock(), reservation.declared
-        lease = await self._written(self._ledger.lease(request.call, reserved=declared, started_s=started_s))
         began_s = time.monotonic()
         failure: Exception | None = None
         try:
             reply = await self._within_deadline(request.run)
             settled = encoded(reply, request.codec)
+        except RateLimited as error:
+            await self._written(self._ledger.withdraw(lease))
+            try:
+                slot.limited(error)
+            except BackendError as senseless:
+                self._gate.halt(senseless)
+            return error
         except Exception as error:  # noqa: BLE001 - recorded, then raised unless it is the call's own failure
             failure = error
         took_s = time.monotonic() - began_s
+        charges = {"declared": declared, "price": request.seat.price}
         times = {"latency_s": took_s, "started_s": started_s, "finished_s": self._clock()}
         if failure is not None:
-            attempt = failed_attempt(request.call, failure, declared=declared, **times)
+            attempt = failed_attempt(request.call, failure, **charges, **times)  # type: ignore[arg-type]
         else:
             if settled.data is not None:
                 await self._written(self._blobs.put(settled.data))
-            attempt = done_attempt(request.call, reply, settled, declared=declared, **times)
+            attempt = done_attempt(request.call, reply, settled, **charges, **times)  # type: ignore[arg-type]
         self.budget.settle(reservation, attempt.usage)
         await self._written(self._ledger.record(attempt, lease=lease))
+        if not isinstance(failure, Unavailable):
+            slot.answered()
         if failure is None:
             return settled
         if isinstance(failure, (BackendError, DataError)):

@@ -1,15 +1,35 @@
-"""Who may call now: a number of slots, and a stop that lets nobody in any more."""
+"""Who may call now: a limit for each place (server and model), and a stop that lets nobody in any more."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
-from repair.core.errors import RepairError
+from repair.calls.limit import Limit, Ticket
+from repair.core.errors import RateLimited, RepairError
+
+
+class Slot:
+    """A call that may be in flight at its place."""
+
+    def __init__(self, limit: Limit, ticket: Ticket) -> None:
+        self._limit = limit
+        self._ticket = ticket
+
+    def answered(self) -> None:
+        """Tell the limit that the server took the call."""
+        self._limit.succeeded()
+
+    def limited(self, error: RateLimited) -> None:
+        """Tell the limit that the server did not. Raises BackendError if there is no sense in waiting."""
+        self._limit.limited(self._ticket, retry_after_s=error.retry_after_s)
 
 
 class Gate:
-    """At most `concurrency` holders of a slot at a time. Used from one event loop at a time; `stop` from its thread."""
+    """At most `concurrency` calls in flight at a place, fewer where its server says so.
+
+    Used from one event loop at a time; `stop` from its thread.
+    """
 
     def __init__(self, concurrency: int, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         if concurrency < 1:
@@ -18,14 +38,21 @@ class Gate:
         self.stopped: RepairError | None = None
         self._sleep = sleep
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots = asyncio.Semaphore(concurrency)
+        self._limits: dict[str, Limit] = {}
         self._closed = asyncio.Event()
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limit of every place called so far, in the order of their first calls."""
+        return tuple(self._limits.values())
 
     def stop(self, error: RepairError) -> None:
         """From now on everyone who would enter meets `error`; those inside go on. The first stop counts."""
         if self.stopped is None:
             self.stopped = error
             self._closed.set()
+            for limit in self._limits.values():
+                limit.wake(error)
 
     def halt(self, error: RepairError) -> NoReturn:
         """Stop, and raise what the engine was stopped by."""
@@ -39,12 +66,19 @@ class Gate:
             raise self.stopped
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one slot, waiting for it in order of arrival."""
+    async def slot(self, place: str, *, again: bool = False) -> AsyncIterator[Slot]:
+        """Be in flight at `place`, waiting in order of arrival; `again` (after a 429): before all others."""
         self._enter_loop()
-        async with self._slots:
+        self.check()
+        limit = self._limits.get(place)
+        if limit is None:
+            limit = self._limits[place] = Limit(place, self.concurrency, sleep=self._sleep)
+        ticket = await limit.enter(again=again)
+        try:
             self.check()
-            yield
+            yield Slot(limit, ticket)
+        finally:
+            limit.leave()
 
     async def pause(self, delay_s: float) -> None:
         """Wait `delay_s`, but not longer than until the stop."""
@@ -62,7 +96,8 @@ class Gate:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop = loop
-            self._slots = asyncio.Semaphore(self.concurrency)
             self._closed = asyncio.Event()
+            for limit in self._limits.values():
+                limit.enter_loop()
             if self.stopped is not None:
                 self._closed.set()

@@ -13,24 +13,33 @@ Result = TypeVar("Result")
 _RESUME = "run the same command again to go on from here"
 
 
+def how_to_go_on(command: str) -> str:
+    return f"`{command}` goes on from here" if command else _RESUME
+
+
 def run_interruptible(
     engine: CallEngine,
     work: Coroutine[Any, Any, Result],
     *,
     on_drain: Callable[[int], None] | None = None,
+    command: str = "",
 ) -> Result:
     """Run `work` in a new event loop and return its result; the main thread's entry to asynchronous code.
 
     The first Ctrl-C stops the engine (`on_drain` is told how many calls are still in flight) and `work` ends with the
     Interrupted that its next call raises; the second one cancels `work`. Either way Interrupted is raised, even if
-    `work` could finish. In other threads than the main one Ctrl-C is not caught.
+    `work` could finish. In other threads than the main one Ctrl-C is not caught. `command` is what the user types to go
+    on.
     """
     with asyncio.Runner() as runner:
-        return runner.run(_guarded(engine, work, on_drain))
+        return runner.run(_guarded(engine, work, on_drain, how_to_go_on(command)))
 
 
 async def _guarded(
-    engine: CallEngine, work: Coroutine[Any, Any, Result], on_drain: Callable[[int], None] | None
+    engine: CallEngine,
+    work: Coroutine[Any, Any, Result],
+    on_drain: Callable[[int], None] | None,
+    resume: str,
 ) -> Result:
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     n_signals, n_aborted = 0, 0
@@ -39,7 +48,7 @@ async def _guarded(
         nonlocal n_signals, n_aborted
         n_signals += 1
         if n_signals == 1:
-            engine.stop(Interrupted(f"interrupted; everything finished is kept: {_RESUME}"))
+            engine.stop(Interrupted(f"interrupted; everything finished is kept: {resume}"))
             if on_drain is not None:
                 on_drain(engine.n_in_flight)
         else:
@@ -53,7 +62,7 @@ async def _guarded(
         if n_signals < 2:
             raise
         raise Interrupted(
-            f"aborted with {n_aborted} calls in flight, which may be billed without an answer: {_RESUME}"
+            f"aborted with {n_aborted} calls in flight, which may be billed without an answer: {resume}"
         ) from None
     finally:
         if caught:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from repair.core.errors import ConfigError
 from repair.core.records import Usage
 
 
@@ -83,8 +84,52 @@ class Spent:
     n_unpriced: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """The most that all runs on one ledger may use together; None is no cap. Raises ConfigError for a negative cap."""
+
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_calls: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_usd", "max_tokens", "max_calls"):
+            cap = getattr(self, name)
+            if cap is not None and not cap >= 0:
+                raise ConfigError(f"calls.{name} must be 0 or more, not {cap}")
+
+    def broken_by(self, usage: Usage, *, spent: Spent, held: Spent) -> str | None:
+        """The name of the cap that one more call would break, beside what is spent and what calls in flight hold."""
+        tokens = spent.tokens + held.tokens + usage.tokens_in + usage.tokens_out
+        price_usd = spent.price_usd + held.price_usd + (usage.price_usd or 0.0)
+        if self.max_calls is not None and spent.n_calls + held.n_calls + 1 > self.max_calls:
+            return "max_calls"
+        # A call that is expected to use nothing is not sent either once a cap has been reached.
+        if self.max_tokens is not None and (tokens > self.max_tokens or spent.tokens >= self.max_tokens):
+            return "max_tokens"
+        if self.max_usd is not None and price_usd > self.max_usd + _ROUNDING_USD:
+            return "max_usd"
+        return None
+
+
+NO_CAPS = Caps()
+_ROUNDING_USD = 1e-9  # sums of prices are floats; a cap is not missed by a rounding error
+
+
+class Grant(NamedTuple):
+    """What became of asking the ledger for a lease: `lease` names it, else exactly one of the rest says why not."""
+
+    lease: int | None = None
+    answered: bool = False  # another process has answered the request meanwhile
+    elsewhere: bool = False  # another process is making this very call
+    broken: str | None = None  # the cap it would break now
+    alone: bool = False  # with `broken`: no other call is in flight anywhere, so waiting would not help
+    spent: Spent = Spent()  # with `broken`: by all processes so far
+
+
 class CallLedger(Protocol):
-    """Where the engine keeps calls. Futures resolve once the write is safe from the death of this process."""
+    """Where the engine keeps calls; several processes may write to one. Futures resolve once the write is safe from the
+    death of this process."""
 
     def get(self, key: str) -> Answer | None:
         """The answer of a finished call; None if there is none."""
@@ -92,8 +137,13 @@ class CallLedger(Protocol):
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Answer]: ...
 
-    def lease(self, call: Call, *, reserved: Usage, started_s: float) -> "Future[int]":
-        """Note that `call` is about to be sent. The result names the lease."""
+    def lease(self, call: Call, *, declared: Usage, held: Usage, caps: Caps, started_s: float) -> "Future[Grant]":
+        """Note that `call` is about to be sent, if what it may use fits under `caps` beside everything spent and held
+        by any process, in one transaction. `held` is reserved; `declared` is charged if the call is lost."""
+        ...
+
+    def withdraw(self, lease: int) -> "Future[None]":
+        """The leased call was not taken (a 429): end the lease without a trace."""
         ...
 
     def record(self, attempt: Attempt, *, lease: int) -> "Future[None]":

@@ -8,7 +8,8 @@ and the call engine decides how many are in flight. An adapter must not cache, r
 one of the BackendErrors of `core.errors` and the engine does the rest. `fingerprint` names everything of the
 adapter that can change an answer (model, revision, prompt hash, parameters, error rates) and nothing else.
 An adapter may also have `place: str`, "server|model": calls to one place share one limit and one price
-(`calls.prices`); without it the fingerprint is the place.
+(`calls.prices`); without it the fingerprint is the place. `facts: CallFacts`, if it has them, are recorded with its
+calls.
 `seed` is given by the engine per record; the same request and seed ask for the same answer.
 """
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 class Advance(Protocol):
     def __call__(self, n: int = 1, /, note: str = "") -> None:
-        """`n` more items are done; `note` is the latest thing worth knowing (a loss, a cost)."""
+        """`n` more items are done; `note` is the latest worth knowing (a loss, a cost), a line or a few."""
         ...
 
 

@@ -50,9 +50,11 @@ class PreparedCache:
         *,
         decode: Decode,
         progress: Progress | None = None,
+        alone: bool = False,
     ) -> Array:
         """`encoder.prepare_images` of `items`, in order, read-only; only what is not there yet is read and decoded.
 
+        `alone`: one by one, so that the last bits of a row do not depend on which others were missing with it.
         Raises DataError naming the image if one cannot be read or decoded, StoreError if the cache cannot be written.
         """
         if not items:
@@ -61,19 +63,25 @@ class PreparedCache:
         keys = [item.content_hash for item in items]
         missing = store.missing(keys)
         pictures = _decoded([items[i] for i in missing], decode=decode, n_workers=self._n_workers)
-        rows = (encoder.prepare_images(batch) for batch in _batches(pictures, size=_IMAGE_BATCH))
+        rows = (encoder.prepare_images(batch) for batch in _batches(pictures, size=1 if alone else _IMAGE_BATCH))
         return _filled(store, keys, missing, rows, shard_rows=_IMAGE_SHARD, progress=progress)
 
-    def texts(self, encoder: DualEncoder, texts: Sequence[str], *, progress: Progress | None = None) -> Array:
-        """`encoder.prepare_texts` of `texts`, in order, read-only. Raises StoreError if the cache cannot be written."""
+    def texts(
+        self, encoder: DualEncoder, texts: Sequence[str], *, progress: Progress | None = None, alone: bool = False
+    ) -> Array:
+        """`encoder.prepare_texts` of `texts`, in order, read-only; `alone` as in `images`.
+
+        Raises StoreError if the cache cannot be written.
+        """
         if not texts:
             return encoder.prepare_texts([])
         store = RowStore(self._place("texts", encoder), origin=encoder.preparation)
         keys = [text_key(text) for text in texts]
         missing = store.missing(keys)
+        size = 1 if alone else _TEXT_BATCH
         rows = (
-            encoder.prepare_texts([texts[i] for i in missing[start : start + _TEXT_BATCH]])
-            for start in range(0, len(missing), _TEXT_BATCH)
+            encoder.prepare_texts([texts[i] for i in missing[start : start + size]])
+            for start in range(0, len(missing), size)
         )
         return _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=progress)
 
@@ -88,13 +96,17 @@ class EmbeddingCache:
         self._folder = folder / "embeddings"
         self._max_models = max(1, max_models)
 
-    def images(self, encoder: DualEncoder, keys: Sequence[str], prepared: Array) -> FloatArray:
-        """`encoder.embed_images(prepared)`, read-only; `keys` are the content hashes of the images, row by row."""
-        return self._embedded("images", encoder, keys, prepared, encoder.embed_images)
+    def images(self, encoder: DualEncoder, keys: Sequence[str], prepared: Array, *, alone: bool = False) -> FloatArray:
+        """`encoder.embed_images(prepared)`, read-only; `keys` are the content hashes of the images, row by row.
 
-    def texts(self, encoder: DualEncoder, keys: Sequence[str], prepared: Array) -> FloatArray:
-        """`encoder.embed_texts(prepared)`, read-only; `keys` are `text_key` of the texts, row by row."""
-        return self._embedded("texts", encoder, keys, prepared, encoder.embed_texts)
+        `alone`: one by one, so that the last bits of a row do not depend on which others were missing with it.
+        """
+        return self._embedded("images", encoder, keys, prepared, encoder.embed_images, alone=alone)
+
+    def texts(self, encoder: DualEncoder, keys: Sequence[str], prepared: Array, *, alone: bool = False) -> FloatArray:
+        """`encoder.embed_texts(prepared)`, read-only; `keys` are `text_key` of the texts, row by row; `alone` as in
+        `images`."""
+        return self._embedded("texts", encoder, keys, prepared, encoder.embed_texts, alone=alone)
 
     def _embedded(
         self,
@@ -103,6 +115,8 @@ class EmbeddingCache:
         keys: Sequence[str],
         prepared: Array,
         embed: Callable[..., FloatArray],
+        *,
+        alone: bool,
     ) -> FloatArray:
         if not keys:
             return embed(prepared)
@@ -110,9 +124,9 @@ class EmbeddingCache:
         place = self._folder / short(hash_value(fingerprint))
         store = RowStore(place / kind, origin=fingerprint)
         missing = store.missing(keys)
+        size = 1 if alone else _EMBED_BATCH
         rows = (
-            embed(prepared[missing[start : start + _EMBED_BATCH]], batch_size=_EMBED_BATCH)
-            for start in range(0, len(missing), _EMBED_BATCH)
+            embed(prepared[missing[start : start + size]], batch_size=size) for start in range(0, len(missing), size)
         )
         embedded = _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=None)
         now = time.time_ns()  # the file system's own clock steps too coarsely to tell two uses apart

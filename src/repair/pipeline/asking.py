@@ -4,7 +4,7 @@ Both call plans live here. `staged` makes one call for each question. `fused` as
 instruction and caption edits are parts of one answer, which the ledger gives again to the later stages for nothing.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -14,30 +14,37 @@ from repair.calls.codecs import BYTES, TEXT, JsonCodec
 from repair.calls.engine import CallEngine, Outcome
 from repair.calls.flow import map_ordered
 from repair.calls.interrupt import run_interruptible
+from repair.calls.prices import Seat
 from repair.core.errors import BadReply
 from repair.core.identity import derive_seed, hash_bytes
 from repair.core.ports import Case, ImageEditor, Instructor, Plan, Planner, Reply, TextEditor, Verifier
-from repair.core.progress import Advance, Progress
+from repair.core.progress import Progress
 from repair.core.records import Candidate, Direction, Instruction, Verdict
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_AHEAD = 4096  # items begun before an earlier one has ended, where order does not matter
 _NO_ID = ""  # answers are kept without the failure's id, so that equal cases share them
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks backends about cases through the engine. `seed` is the run's; each record derives its own."""
+    """Asks backends about cases through the engine. `seed` is the run's; each record derives its own. `seat` tells
+    where calls to a backend go."""
 
     engine: CallEngine
     seed: int
     concurrency: int  # items under way at once
+    seat: Callable[[Any], Seat]
+    command: str = ""  # how the user goes on after an interruption
 
     async def verdict(self, case: Case, verifier: Verifier, *, task: str = verification.TASK) -> Verdict:
         outcome = await self.engine.call(
             task=task,
             backend_fingerprint=verifier.fingerprint,
+            seat=self.seat(verifier),
+            facts=getattr(verifier, "facts", None),
             failure_id=case.failure_id,
             seed=(seed := derive_seed(self.seed, task, case.failure_id)),
             payload=case.payload(),
@@ -52,6 +59,8 @@ class Asker:
         outcome = await self.engine.call(
             task=instruction.TASK,
             backend_fingerprint=instructor.fingerprint,
+            seat=self.seat(instructor),
+            facts=getattr(instructor, "facts", None),
             failure_id=case.failure_id,
             seed=(seed := derive_seed(self.seed, instruction.TASK, case.failure_id)),
             payload=case.payload(),
@@ -66,6 +75,8 @@ class Asker:
         return await self.engine.call(
             task=PLAN_TASK,
             backend_fingerprint=planner.fingerprint,
+            seat=self.seat(planner),
+            facts=getattr(planner, "facts", None),
             failure_id=case.failure_id,
             seed=(seed := derive_seed(self.seed, PLAN_TASK, case.failure_id)),
             payload={"case": case.payload(), "n_edits": n_edits},
@@ -109,6 +120,8 @@ class Asker:
         return await self.engine.call(
             task=task,
             backend_fingerprint=editor.fingerprint,
+            seat=self.seat(editor),
+            facts=getattr(editor, "facts", None),
             failure_id=case.failure_id,
             seed=seed,
             payload=editing.request_payload(case, told),
@@ -148,27 +161,59 @@ def ask_all(
     *,
     label: str,
     progress: Progress,
+    first: Callable[[Item], bool] | None = None,
+    concurrency: int | None = None,
+    ordered: bool = True,
+    filtered: Callable[[Result], bool] | None = None,
 ) -> list[Result]:
-    """`function` of every item, results in order, `asker.concurrency` under way at once; Ctrl-C drains."""
+    """`function` of every item, results in order, `concurrency` (default: the asker's) under way at once.
+
+    Ctrl-C drains. Items of which `first` is true are asked before the others. With `ordered` false no item waits for
+    one before it. Results of which `filtered` is true are counted as such while it goes on.
+    """
+    order = sorted(range(len(items)), key=lambda row: not first(items[row])) if first else list(range(len(items)))
+    concurrency = concurrency or asker.concurrency
+    window = None if ordered else max(_AHEAD, concurrency)
+    n_filtered = 0
+
+    async def work() -> list[Result]:
+        nonlocal n_filtered
+        results: list[Result] = []
+        taken = (items[row] for row in order)
+        stream = map_ordered(function, taken, concurrency=concurrency, window=window)
+        async with aclosing(stream) as stream:  # type: ignore[type-var]
+            async for result in stream:
+                results.append(result)
+                n_filtered += filtered is not None and filtered(result)
+                advance(1, standing(asker.engine, n_filtered))
+        return results
+
     with progress.task(label, len(items)) as advance:
         draining = f"{label}: finishing the calls in flight; Ctrl-C again aborts them"
-        return run_interruptible(
+        answers = run_interruptible(
             asker.engine,
-            _collect(function, items, advance, concurrency=asker.concurrency),
+            work(),
             on_drain=lambda n: progress.say(f"{draining} ({n})"),
+            command=asker.command,
         )
+    return [answer for _, answer in sorted(zip(order, answers, strict=True), key=lambda pair: pair[0])]
 
 
-async def _collect(
-    function: Callable[[Item], Awaitable[Result]], items: Iterable[Item], advance: Advance, *, concurrency: int
-) -> list[Result]:
-    results: list[Result] = []
-    stream: AsyncIterator[Result] = map_ordered(function, items, concurrency=concurrency)
-    async with aclosing(stream) as stream:  # type: ignore[type-var]
-        async for result in stream:
-            results.append(result)
-            advance(1)
-    return results
+def standing(engine: CallEngine, n_filtered: int) -> str:
+    """Where the calls of this session stand, for the live panel: one line a task, then what is common to all."""
+    lines = [
+        f"{task}: {tally.n_done} done, {tally.n_cached} cached, {tally.n_failed} failed"
+        for task, tally in engine.tallies.items()
+    ]
+    spent = engine.budget.spent
+    money = "price unknown" if spent.n_unpriced else f"{spent.price_usd:.4f} USD"
+    places = [f"{limit.n_in_flight}/{limit.size}" for limit in engine.limits]
+    common = [f"{n_filtered} filtered"] if n_filtered else []
+    common += [f"{spent.tokens} tokens", money]
+    common += [f"in flight {' + '.join(places)}"] if places else []
+    limited = sum(limit.n_limited for limit in engine.limits)
+    common += [f"{limited} x 429"] if limited else []
+    return "\n".join([*lines, ", ".join(common)])
 
 
 async def _checked_plan(case: Case, planner: Planner, *, n_edits: int, seed: int) -> Reply[Plan]:

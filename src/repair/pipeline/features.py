@@ -1,6 +1,6 @@
 """Prepared inputs and embeddings of whatever a stage names: a split, or edits; through the caches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -23,10 +23,15 @@ class Features:
         self._after = after
         self._prepared = PreparedCache(bench.config.cache_path(), n_workers=bench.config.run.n_workers)
         self._embedded = EmbeddingCache(bench.config.cache_path())
+        self._alone: dict[str, FloatArray | None] = {}
 
     @cached_property
     def encoder(self) -> TrainableEncoder:
         return self._bench.encoder_after(self._after)
+
+    @cached_property
+    def _train(self) -> tuple[FloatArray, FloatArray]:
+        return self.embeddings(self._bench.train)
 
     # ------------------------------------------------------------------------------------------ a split
 
@@ -45,17 +50,42 @@ class Features:
 
     # ------------------------------------------------------------------------------------------ edits
 
+    # Edits go through the encoder one by one: which of them come together depends on where a run was interrupted,
+    # and the last bits of a batched product on what else is in the batch.
+
     def prepared_edited_images(self, keys: Sequence[str]) -> Array:
         """Edited images by content hash. Raises DataError if one cannot be decoded."""
-        return self._prepare_images([self._edited(key) for key in keys], label="edited images")
+        return self._prepare_images([self._edited(key) for key in keys], label="edited images", alone=True)
 
     def prepared_edited_texts(self, texts: Sequence[str]) -> Array:
-        return self._prepare_texts(texts, label="edited captions")
+        return self._prepare_texts(texts, label="edited captions", alone=True)
 
     def measure(self, failures: Sequence[Failure], candidates: Sequence[Candidate]) -> selection.Measures:
         """What selection needs to know of each candidate; NaN for those that do not exist or cannot be read."""
-        images, texts = self.embeddings(self._bench.train)
-        edits = self._edit_embeddings(candidates)
+        return self._measures(failures, candidates, self._edit_embeddings(candidates))
+
+    def measure_one(self, failure: Failure, candidates: Sequence[Candidate]) -> selection.Measures:
+        """The same for the candidates of one failure, as they come; what is embedded stays in memory."""
+        for candidate in candidates:
+            if candidate.key is not None and candidate.key not in self._alone:
+                self._alone[candidate.key] = self._embed_one(candidate.key, candidate.text)
+        found = {key: row for key, row in self._alone.items() if row is not None}
+        return self._measures([failure], candidates, found)
+
+    def _embed_one(self, key: str, text: str | None) -> FloatArray | None:
+        plain = self._bench.plain_encoder
+        if text is not None:
+            return self.encoder.embed_texts(plain.prepare_texts([text]), batch_size=1)[0]
+        try:
+            picture = decode(self._edited(key).read(), where=f"edited image {key}")
+        except DataError:
+            return None
+        return self.encoder.embed_images(plain.prepare_images([picture]), batch_size=1)[0]
+
+    def _measures(
+        self, failures: Sequence[Failure], candidates: Sequence[Candidate], edits: Mapping[str, FloatArray]
+    ) -> selection.Measures:
+        images, texts = self._train
         by_id = {failure.failure_id: failure for failure in failures}
         query, false_positive, edited = (np.full((len(candidates), images.shape[1]), np.nan, np.float32) for _ in "123")
         for row, candidate in enumerate(candidates):
@@ -66,7 +96,7 @@ class Features:
             else:
                 query[row] = texts[self._bench.train.caption_row[failure.query_id]]
                 false_positive[row] = images[self._bench.train.image_row[failure.false_positive_id]]
-            if candidate.key in edits:
+            if candidate.key is not None and candidate.key in edits:
                 edited[row] = edits[candidate.key]
         return selection.measure(query=query, false_positive=false_positive, candidate=edited)
 
@@ -76,9 +106,11 @@ class Features:
         found: dict[str, FloatArray] = {}
         if texts:
             prepared = self.prepared_edited_texts(list(texts.values()))
-            found.update(zip(texts, self._embedded.texts(self.encoder, list(texts), prepared), strict=True))
+            embedded = self._embedded.texts(self.encoder, list(texts), prepared, alone=True)
+            found.update(zip(texts, embedded, strict=True))
         if images:
-            embedded = self._embedded.images(self.encoder, images, self.prepared_edited_images(images))
+            prepared = self.prepared_edited_images(images)
+            embedded = self._embedded.images(self.encoder, images, prepared, alone=True)
             found.update(zip(images, embedded, strict=True))
         return found
 
@@ -99,14 +131,14 @@ class Features:
     def _edited(self, key: str) -> ImageItem:
         return ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(self._bench, key))
 
-    def _prepare_images(self, items: Sequence[ImageItem], *, label: str) -> Array:
+    def _prepare_images(self, items: Sequence[ImageItem], *, label: str, alone: bool = False) -> Array:
         with self._bench.progress.task(label, len(items)) as advance:
             encoder = self._bench.plain_encoder
-            return self._prepared.images(encoder, items, decode=decode, progress=_steps(advance))
+            return self._prepared.images(encoder, items, decode=decode, progress=_steps(advance), alone=alone)
 
-    def _prepare_texts(self, texts: Sequence[str], *, label: str) -> Array:
+    def _prepare_texts(self, texts: Sequence[str], *, label: str, alone: bool = False) -> Array:
         with self._bench.progress.task(label, len(texts)) as advance:
-            return self._prepared.texts(self._bench.plain_encoder, texts, progress=_steps(advance))
+            return self._prepared.texts(self._bench.plain_encoder, texts, progress=_steps(advance), alone=alone)
 
 
 def edited_bytes(bench: Workbench, key: str) -> bytes:

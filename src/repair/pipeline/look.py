@@ -81,7 +81,13 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
     head += f"running (process {running['pid']} on {running['host']})" if running else "not running"
     lines = [head]
     for stage in status["stages"]:
-        line = stage_line(stage["round"], stage["stage"], stage["summary"], how=f"done {stage['finished']}")
+        line = stage_line(
+            stage["round"],
+            stage["stage"],
+            stage["summary"],
+            how=f"done {stage['finished']}",
+            command=f"repair run {status['run']}/config.toml",
+        )
         lines.append(line if stage["intact"] else f"{line} [outputs changed or missing: will run again]")
     if not status["stages"]:
         lines.append("no stage has finished yet")
@@ -105,13 +111,14 @@ def lineage(path: Path, failure_id: str, *, images: Path | None = None) -> dict[
     """
     folder = RunFolder.view(path)
     config = config_of(folder)
-    round, failure = _find(folder, failure_id)
+    round, failure = find_failure(folder, failure_id)
     source = open_source(config)
     texts = {pair.caption_id: pair for pair in source.pairs(config.data.train_split)}
     found: dict[str, Any] = {"run": str(path), "round": round, "failure": _plain(failure)}
     found["texts"] = _texts(failure, texts)
     for name, record_type in _TABLES.items():
-        found[name] = [_plain(r) for r in _rows(folder, round, name, record_type) if r.failure_id == failure.failure_id]
+        rows = rows_of(folder, round, name, record_type)
+        found[name] = [_plain(row) for row in rows if row.failure_id == failure.failure_id]
     found["grids"] = _grids_of(folder, round, failure, found["repairs"])
     calls = calls_folder(folder, config)
     if (calls / "ledger.sqlite").exists():
@@ -172,11 +179,13 @@ def calls_folder(folder: RunFolder, config: Config) -> Path:
     return Path(config.run.calls) if config.run.calls else folder.path
 
 
-def _find(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:
+def find_failure(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:
+    """The last round that mined a failure, and the failure; a beginning of its id will do. Raises ConfigError if that
+    names none or several."""
     found = [
         (int(place.name.removeprefix("round-")), failure)
         for place in sorted(folder.path.glob("round-*"))
-        for failure in _rows(folder, int(place.name.removeprefix("round-")), "failures", Failure)
+        for failure in rows_of(folder, int(place.name.removeprefix("round-")), "failures", Failure)
         if failure.failure_id.startswith(failure_id)
     ]
     ids = {failure.failure_id for _, failure in found}
@@ -189,7 +198,8 @@ def _find(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:
     return found[-1]
 
 
-def _rows(folder: RunFolder, round: int, name: str, record_type: type[Record]) -> list[Record]:
+def rows_of(folder: RunFolder, round: int, name: str, record_type: type[Record]) -> list[Record]:
+    """A table of a round; empty if its stage has not run."""
     path = folder.folder(round) / f"{name}.parquet"
     return read_table(path, record_type) if path.exists() else []
 
@@ -213,7 +223,7 @@ def _grids_of(folder: RunFolder, round: int, failure: Failure, repairs: list[dic
     pair = {failure.query_id, failure.false_positive_id}
     grids = [
         grid
-        for grid in _rows(folder, round, "grids", Grid)
+        for grid in rows_of(folder, round, "grids", Grid)
         if edits & {*grid.images, *grid.texts} or pair <= {*grid.images, *grid.texts}
     ]
     return {"n": len(grids), "first": [_plain(grid) for grid in grids[:_SHOWN_GRIDS]]}

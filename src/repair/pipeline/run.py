@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from repair.config import Config, load_config
 from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
-from repair.pipeline import evaluating, stages_repair, stages_train
+from repair.pipeline import ahead, evaluating, stages_methods, stages_repair, stages_train
 from repair.pipeline.graph import Stage, Work, stage_key
+from repair.pipeline.stages_repair import FAILED_CALLS
+from repair.pipeline.tools import Toolbox
 from repair.pipeline.workbench import Workbench
 from repair.store.run_folder import StageState
 
@@ -64,25 +67,78 @@ ROUND = (
 )
 STAGE_NAMES = tuple(stage.name for stage in ROUND)
 
+# Another method than RePair: one round, after mining and verifying where its samples are failures.
+_SAMPLES = Stage(
+    "samples",
+    stages_methods.make_samples,
+    ("data", "encoder", "method", "mining.near_duplicate_bits", "mining.near_duplicate_cosine"),
+    **_WEIGHTS,
+)
+METHOD = (
+    _SAMPLES,
+    Stage(
+        "train",
+        stages_methods.train_on_samples,
+        ("training", "method", "mining.extra_positives"),
+        inputs=("samples",),
+        base=("fit",),
+    ),
+    Stage("eval", evaluating.evaluate, ("data", "evaluation"), inputs=("samples", "train")),
+)
+METHOD_ON_FAILURES = (
+    *ROUND[:2],
+    replace(_SAMPLES, inputs=("mine", "verify")),
+    replace(METHOD[1], inputs=("mine", "samples")),
+    METHOD[2],
+)
 
-def run_pipeline(config: Config, *, until: str | None, reuse: bool, progress: Progress) -> dict[str, Any]:
+
+def stages_of(config: Config) -> tuple[Stage, ...]:
+    """The stages of a round of the config's method. Raises ConfigError for an unknown method."""
+    method = stages_methods.method_of(config.method.name, config.method.options)
+    if method.is_repair:
+        return ROUND
+    if config.pipeline.rounds > 1:
+        raise ConfigError(f"pipeline.rounds: {method.title} has one round, not {config.pipeline.rounds}")
+    return METHOD_ON_FAILURES if method.failures else METHOD
+
+
+def stages_until(config: Config, until: str | None) -> tuple[str, ...]:
+    """The stages of a round up to and including `until` (None: all). Raises ConfigError if there is no such stage."""
+    names = tuple(stage.name for stage in stages_of(config))
+    if until is not None and until not in names:
+        raise ConfigError(f'unknown stage "{until}" of method "{config.method.name}": {suggest(until, names)}')
+    return names[: names.index(until) + 1] if until else names
+
+
+def run_pipeline(
+    config: Config,
+    *,
+    until: str | None,
+    reuse: bool,
+    progress: Progress,
+    retry_failed: bool = False,
+    command: str = "",
+) -> dict[str, Any]:
     """Bring a run up to and including stage `until` of its last round (None: all), and say what each stage did.
 
+    A finished stage keeps its failed calls as failed; with `retry_failed` it runs again, and they are asked first.
+    `command` is what the user would type to run this again, for the lines that say how to go on.
     The result: {"run": folder, "stages": [{"round", "stage", "cached", "seconds", "summary"}, …]}.
     """
-    if until is not None and until not in STAGE_NAMES:
-        raise ConfigError(f'unknown stage "{until}": {suggest(until, STAGE_NAMES)}')
-    with Workbench.open(config, progress=progress, reuse=reuse) as bench:
-        executor = _Executor(bench)
-        wanted = STAGE_NAMES[: STAGE_NAMES.index(until) + 1] if until else STAGE_NAMES
+    stages, wanted = stages_of(config), stages_until(config, until)
+    with Workbench.open(config, progress=progress, reuse=reuse, command=command) as bench:
+        executor = _Executor(bench, retry_failed=retry_failed)
         for stage in BASE:
             if stage.name != "eval" or "eval" in wanted:
                 executor.run(stage, None)
         for round in range(config.pipeline.rounds):
             last = round == config.pipeline.rounds - 1
-            for stage in ROUND:
-                if not last or stage.name in wanted:
-                    executor.run(stage, round)
+            needed = [stage for stage in stages if not last or stage.name in wanted]
+            for stage in needed:
+                if stage.name == ahead.STAGES[0] and config.calls.flow:
+                    executor.ask_ahead([each for each in needed if each.name in ahead.STAGES], round)
+                executor.run(stage, round)
         return {"run": str(bench.folder.path), "stages": executor.done}
 
 
@@ -105,16 +161,16 @@ def locate_run(config: Path, overrides: Sequence[str]) -> Path:
 class _Executor:
     """Runs stages whose key has changed; keeps what the others left."""
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Workbench, *, retry_failed: bool = False) -> None:
         self._bench = bench
+        self._retry_failed = retry_failed
         self._states: dict[tuple[int | None, str], StageState] = {}
         self.done: list[dict[str, Any]] = []
 
     def run(self, stage: Stage, round: int | None) -> None:
         bench = self._bench
-        key = stage_key(stage, bench.config, round=round, inputs=self._inputs(stage, round), facts=self._facts(stage))
         started = time.monotonic()
-        state = bench.folder.stage_done(round, stage.name, key)
+        key, state = self._kept(stage, round)
         cached = state is not None
         if state is None:
             work: Work = stage.run(bench, round)
@@ -130,9 +186,26 @@ class _Executor:
                 "summary": state.summary,
             }
         )
-        bench.progress.say(
-            stage_line(round, stage.name, state.summary, how="kept from before" if cached else f"{seconds:.1f} s")
-        )
+        how = "kept from before" if cached else f"{seconds:.1f} s"
+        bench.progress.say(stage_line(round, stage.name, state.summary, how=how, command=bench.command))
+
+    def ask_ahead(self, stages: Sequence[Stage], round: int) -> None:
+        """Make the calls of those of `stages` (in order) that will run, item by item."""
+        for stage in stages:
+            _, state = self._kept(stage, round)
+            if state is None:
+                ahead.ask_ahead(self._bench, round, start=stage.name, last=stages[-1].name)
+                return
+            self._states[round, stage.name] = state
+
+    def _kept(self, stage: Stage, round: int | None) -> tuple[str, StageState | None]:
+        """The stage's key now, and its state if it need not run again. The stages it reads must have run."""
+        bench = self._bench
+        key = stage_key(stage, bench.config, round=round, inputs=self._inputs(stage, round), facts=self._facts(stage))
+        state = bench.folder.stage_done(round, stage.name, key)
+        if state is not None and self._retry_failed and state.summary.get(FAILED_CALLS):
+            state = None
+        return key, state
 
     def _inputs(self, stage: Stage, round: int | None) -> dict[str, str]:
         read: list[tuple[int | None, str]] = [(None, name) for name in stage.base]
@@ -177,6 +250,11 @@ def _checker(setting: str) -> Callable[[Workbench], str]:
     return fact
 
 
+def _tools(bench: Workbench) -> str:
+    """Fingerprints of what a method's samples are made with, so that a missing tool is told before any work."""
+    return str(sorted(Toolbox.of(bench, bench.method).fingerprints().items()))
+
+
 _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {
     "fit": {"data": _data, "encoder": _encoder},
     "eval": {"data": _data, "encoder": _encoder},
@@ -187,14 +265,25 @@ _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {
     "select": {"encoder": _encoder, "data": _data, "checker": _checker("selection.verify_candidates")},
     "link": {"data": _data},
     "grids": {"data": _data, "checker": _checker("grids.verify_cells")},
+    "samples": {"data": _data, "encoder": _encoder, "tools": _tools},
     "train": {"data": _data, "encoder": _encoder},
 }
 
 
-def stage_line(round: int | None, stage: str, summary: Mapping[str, Any], *, how: str) -> str:
-    """What a stage did, on one line: `round 0 verify (3.2 s): image_to_text kept 812, …`."""
+def stage_line(round: int | None, stage: str, summary: Mapping[str, Any], *, how: str, command: str) -> str:
+    """What a stage did, on one line: `round 0 verify (3.2 s): image_to_text kept 812, …`.
+
+    If calls failed, it ends with the command that asks them again: `command` with --retry-failed.
+    """
     place = "base" if round is None else f"round {round}"
-    return f"{place} {stage} ({how}): {_told(summary)}"
+    line = f"{place} {stage} ({how}): {_told({k: v for k, v in summary.items() if k != FAILED_CALLS})}"
+    if summary.get(FAILED_CALLS):
+        line += f"; {summary[FAILED_CALLS]} calls failed: `{retry_command(command)}` asks them again"
+    return line
+
+
+def retry_command(command: str) -> str:
+    return command if "--retry-failed" in command else f"{command} --retry-failed"
 
 
 def _told(summary: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The stages between mining and training, as the run folder sees them: read tables, ask or compute, write tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from repair import editing, instruction, selection, verification
@@ -15,17 +15,19 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
-from repair.pipeline import asking, registries
+from repair.pipeline import asking
 from repair.pipeline.asking import Asker, ask_all
 from repair.pipeline.catalogue import build_case
-from repair.pipeline.features import Features, edited_bytes
+from repair.pipeline.features import edited_bytes
 from repair.pipeline.graph import Work
+from repair.pipeline.selecting import Selecting, draw_another, has_editor
 from repair.pipeline.workbench import Workbench
 from repair.store.tables import read_table, write_table
 
 Record = TypeVar("Record")
 
 SELECTED_TASK = "verify_candidate"
+FAILED_CALLS = "failed_calls"  # in a stage's summary: items kept as failed; `--retry-failed` asks them again
 
 
 def mined_with(round: int) -> int | None:
@@ -54,10 +56,10 @@ def verify(bench: Workbench, round: int) -> Work:
         async def one(failure: Failure) -> Verdict:
             case = build_case(failure, bench.train, bench.source)
             if bench.config.calls.plan == "fused":
-                return asking.plan_verdict(case, await _plan(bench, asker, case))
+                return asking.plan_verdict(case, await ask_plan(bench, asker, case))
             return await asker.verdict(case, bench.verifier)
 
-        verdicts = ask_all(asker, one, failures, label="verify", progress=bench.progress)
+        verdicts = ask_all(asker, one, failures, label="verify", progress=bench.progress, first=failed_first(bench))
     work = write(bench, round, "verdicts", verdicts, Verdict)
     summary = {
         str(direction): verification.summarise(
@@ -65,21 +67,21 @@ def verify(bench: Workbench, round: int) -> Work:
         )
         for direction in Direction
     }
-    return Work(work.outputs, summary)
+    return Work(work.outputs, {**summary, **_failed_calls(verdicts)})
 
 
 def instruct(bench: Workbench, round: int) -> Work:
     kept = _kept(bench, round)
-    editable = [failure for failure in kept if _has_editor(bench, failure.direction)]
+    editable = [failure for failure in kept if has_editor(bench, failure.direction)]
     asker = bench.asker()
 
     async def one(failure: Failure) -> Instruction:
         case = build_case(failure, bench.train, bench.source)
         if bench.config.calls.plan == "fused":
-            return asking.plan_instruction(case, await _plan(bench, asker, case))
+            return asking.plan_instruction(case, await ask_plan(bench, asker, case))
         return await asker.instruction(case, bench.instructor)
 
-    instructions = ask_all(asker, one, editable, label="instruct", progress=bench.progress)
+    instructions = ask_all(asker, one, editable, label="instruct", progress=bench.progress, first=failed_first(bench))
     work = write(bench, round, "instructions", instructions, Instruction)
     directions = {failure.failure_id: failure.direction for failure in editable}
     summary: dict[str, object] = {
@@ -87,7 +89,7 @@ def instruct(bench: Workbench, round: int) -> Work:
         for direction in Direction
     }
     summary["without_editor"] = len(kept) - len(editable)
-    return Work(work.outputs, summary)
+    return Work(work.outputs, {**summary, **_failed_calls(instructions)})
 
 
 def edit(bench: Workbench, round: int) -> Work:
@@ -101,14 +103,14 @@ def edit(bench: Workbench, round: int) -> Work:
     async def all_of(failure: Failure) -> list[Candidate]:
         case = build_case(failure, bench.train, bench.source)
         if fused:
-            outcome = await _plan(bench, asker, case)
+            outcome = await ask_plan(bench, asker, case)
             return asking.plan_candidates(case, outcome, n_edits=bench.config.editing.n_candidates)
         return [
-            await _candidate(bench, asker, case, told[failure.failure_id], index)
+            await ask_candidate(bench, asker, case, told[failure.failure_id], index)
             for index in range(bench.config.editing.n_candidates)
         ]
 
-    found = ask_all(asker, all_of, eager, label="edit", progress=bench.progress)
+    found = ask_all(asker, all_of, eager, label="edit", progress=bench.progress, first=failed_first(bench))
     candidates = [candidate for group in found for candidate in group]
     candidates += _lazy_candidates(bench, round, asker, lazy, told)
     position = {failure.failure_id: row for row, failure in enumerate(failures)}
@@ -122,7 +124,7 @@ def edit(bench: Workbench, round: int) -> Work:
         }
         for direction in Direction
     }
-    return Work(work.outputs, summary)
+    return Work(work.outputs, {**summary, **_failed_calls(candidates)})
 
 
 def _lazy_candidates(
@@ -131,28 +133,33 @@ def _lazy_candidates(
     """Image candidates in waves: the next one is drawn only for failures whose earlier ones were not accepted."""
     drawn: list[Candidate] = []
     pending = failures
+    selecting = Selecting(bench, after=mined_with(round))
     for index in range(bench.config.editing.n_candidates):
         if not pending:
             break
 
         async def one(failure: Failure, index: int = index) -> Candidate:
             case = build_case(failure, bench.train, bench.source)
-            return await _candidate(bench, asker, case, told[failure.failure_id], index)
+            return await ask_candidate(bench, asker, case, told[failure.failure_id], index)
 
-        wave = ask_all(asker, one, pending, label=f"edit {index + 1}", progress=bench.progress)
+        label = f"edit {index + 1}"
+        wave = ask_all(asker, one, pending, label=label, progress=bench.progress, first=failed_first(bench))
         drawn += wave
-        chosen = _select(bench, round, pending, [c for c in drawn if c.failure_id in {f.failure_id for f in pending}])
-        unrepaired = {repair.failure_id for repair in chosen.repairs if repair.key is None}
-        pending = [failure for failure in pending if failure.failure_id in unrepaired]
+        ids = {failure.failure_id for failure in pending}
+        chosen = selecting.of_all(pending, [candidate for candidate in drawn if candidate.failure_id in ids])
+        again = draw_another(chosen, max_misses=bench.config.editing.max_misses)
+        pending = [failure for failure in pending if failure.failure_id in again]
     return drawn
 
 
 def select(bench: Workbench, round: int) -> Work:
     failures = _kept(bench, round)
     candidates = table(bench, round, "candidates", Candidate)
-    chosen = _select(bench, round, failures, candidates)
+    selecting, errors = Selecting(bench, after=mined_with(round)), _instruction_errors(bench, round)
+    chosen = selecting.of_all(failures, candidates, errors=errors)
+    checked: list[Verdict] = []
     if bench.config.selection.verify_candidates:
-        chosen = _select_verified(bench, round, failures, candidates, chosen)
+        chosen, checked = _select_verified(bench, selecting, failures, candidates, chosen, errors)
     scored = write(bench, round, "scored", chosen.scored, ScoredCandidate)
     repairs = write(bench, round, "repairs", chosen.repairs, Repair)
     summary = {}
@@ -163,100 +170,100 @@ def select(bench: Workbench, round: int) -> Work:
             repairs=tuple(r for r in chosen.repairs if r.failure_id in ids),
         )
         summary[str(direction)] = selection.summarise(part)
-    return Work((*scored.outputs, *repairs.outputs), summary)
+    return Work((*scored.outputs, *repairs.outputs), {**summary, **_failed_calls(checked)})
 
 
-def _select(
-    bench: Workbench,
-    round: int,
-    failures: list[Failure],
-    candidates: list[Candidate],
-    accepted: Mapping[tuple[str, int], bool] | None = None,
-) -> selection.Selection:
-    settings = bench.config.selection
-    directions = {failure.failure_id: failure.direction for failure in failures}
-    lacking = [d for d in Direction if not _has_editor(bench, d)]
-    measures = Features(bench, mined_with(round)).measure(failures, candidates)
-    errors = {
-        i.failure_id: f"instruction failed: {i.error}"
-        for i in table(bench, round, "instructions", Instruction)
-        if i.error is not None and i.failure_id in directions
+def _instruction_errors(bench: Workbench, round: int) -> dict[str, str]:
+    """What went wrong before any edit, by failure id."""
+    return {
+        told.failure_id: f"instruction failed: {told.error}"
+        for told in table(bench, round, "instructions", Instruction)
+        if told.error is not None
     }
-    return selection.select(
-        failures,
-        candidates,
-        measures,
-        contents=_contents(bench, failures),
-        rule=settings.rule,
-        min_gain=settings.min_gain,
-        noop_cosine=settings.noop_cosine,
-        accepted=accepted,
-        without_editor=lacking,
-        errors=errors,
-    )
 
 
 def _select_verified(
-    bench: Workbench, round: int, failures: list[Failure], candidates: list[Candidate], chosen: selection.Selection
-) -> selection.Selection:
-    """Ask the verifier about selected candidates; select again without those it refuses, until all were asked."""
+    bench: Workbench,
+    selecting: Selecting,
+    failures: list[Failure],
+    candidates: list[Candidate],
+    chosen: selection.Selection,
+    errors: Mapping[str, str],
+) -> tuple[selection.Selection, list[Verdict]]:
+    """Ask the verifier about selected candidates; select again without those it refuses, until all were asked.
+
+    A candidate that it could not be asked about is not taken either; its failure counts as failed if no other one is.
+    """
     asker = bench.asker()
     by_id = {failure.failure_id: failure for failure in failures}
     accepted: dict[tuple[str, int], bool] = {}
+    unchecked: dict[str, str] = {}
+    checked: list[Verdict] = []
 
     async def one(repair: Repair) -> Verdict:
-        case = build_case(by_id[repair.failure_id], bench.train, bench.source)
-        key = str(repair.key)
-        image = None
-        if repair.text is None:
-            image = ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(bench, key))
-        judged = verification.candidate_case(case, text=repair.text, image=image)
-        return await asker.verdict(judged, bench.verifier, task=SELECTED_TASK)
+        return await check_candidate(bench, asker, by_id[repair.failure_id], repair)
 
     while True:
-        unasked = [
-            r
-            for r in chosen.repairs
-            if r.candidate_index is not None and (r.failure_id, r.candidate_index) not in accepted
-        ]
+        unasked = unchecked_repairs(chosen, accepted)
         if not unasked:
-            return chosen
-        verdicts = ask_all(asker, one, unasked, label="verify edits", progress=bench.progress)
+            return chosen, checked
+        verdicts = ask_all(
+            asker, one, unasked, label="verify edits", progress=bench.progress, first=failed_first(bench)
+        )
+        checked += verdicts
         for repair, verdict in zip(unasked, verdicts, strict=True):
             assert repair.candidate_index is not None
-            # Judged like a failure, an edit that matches the query is a benign mismatch: that is what it should be.
-            matches = verdict.error is None and not verdict.keep
-            accepted[repair.failure_id, repair.candidate_index] = matches
-        chosen = _select(bench, round, failures, candidates, accepted)
+            accepted[repair.failure_id, repair.candidate_index] = passes(verdict)
+            if verdict.error is not None:
+                unchecked[repair.failure_id] = (
+                    f"the check of candidate {repair.candidate_index} failed: {verdict.error}"
+                )
+        chosen = selecting.of_all(failures, candidates, accepted=accepted, errors={**errors, **unchecked})
 
 
-def _contents(bench: Workbench, failures: Iterable[Failure]) -> dict[str, selection.Contents]:
-    contents = {}
-    for failure in failures:
-        if failure.direction is Direction.IMAGE_TO_TEXT:
-            own = bench.train.image_texts(bench.train.image_row[failure.query_id])
-            false = bench.train.texts[bench.train.caption_row[failure.false_positive_id]]
-            contents[failure.failure_id] = selection.Contents(false_positive=false, ground_truths=own)
-        else:
-            contents[failure.failure_id] = selection.Contents(
-                false_positive=bench.source.image_hash(failure.false_positive_id),
-                ground_truths=(bench.source.image_hash(failure.ground_truth_id),),
-            )
-    return contents
+def unchecked_repairs(chosen: selection.Selection, accepted: Mapping[tuple[str, int], bool]) -> list[Repair]:
+    """Those with a selected candidate that the verifier has not been asked about."""
+    return [
+        repair
+        for repair in chosen.repairs
+        if repair.candidate_index is not None and (repair.failure_id, repair.candidate_index) not in accepted
+    ]
 
 
-async def _plan(bench: Workbench, asker: Asker, case: Case) -> Outcome[Plan]:
+async def check_candidate(bench: Workbench, asker: Asker, failure: Failure, repair: Repair) -> Verdict:
+    """The verifier's word on a selected candidate, put in the place of the false positive."""
+    key = str(repair.key)
+    image = None
+    if repair.text is None:
+        image = ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(bench, key))
+    case = build_case(failure, bench.train, bench.source)
+    judged = verification.candidate_case(case, text=repair.text, image=image)
+    return await asker.verdict(judged, bench.verifier, task=SELECTED_TASK)
+
+
+def passes(verdict: Verdict) -> bool:
+    """Judged like a failure, an edit that matches the query is a benign mismatch: that is what it should be."""
+    return verdict.error is None and not verdict.keep
+
+
+async def ask_plan(bench: Workbench, asker: Asker, case: Case) -> Outcome[Plan]:
     return await asker.plan(case, bench.planner, n_edits=bench.config.editing.n_candidates)
 
 
-async def _candidate(bench: Workbench, asker: Asker, case: Case, told: Instruction, index: int) -> Candidate:
+async def ask_candidate(bench: Workbench, asker: Asker, case: Case, told: Instruction, index: int) -> Candidate:
     return await asker.candidate(case, told, index, text_editor=bench.text_editor, image_editor=bench.image_editor)
 
 
-def _has_editor(bench: Workbench, direction: Direction) -> bool:
-    settings = bench.config.editing
-    name = settings.text_editor if direction is Direction.IMAGE_TO_TEXT else settings.image_editor
-    return name != registries.NONE
+def failed_first(bench: Workbench) -> Callable[[Failure | Repair], bool]:
+    """Whether a call about a failure failed in an earlier session: what may be mended is asked before what is new."""
+    failed = bench.failed_before
+    return lambda record: record.failure_id in failed
+
+
+def _failed_calls(answers: Iterable[Verdict | Instruction | Candidate]) -> dict[str, int]:
+    """For the summary: how many answers are missing because a call failed; nothing if none is."""
+    n_failed = sum(answer.error is not None for answer in answers)
+    return {FAILED_CALLS: n_failed} if n_failed else {}
 
 
 def _kept(bench: Workbench, round: int) -> list[Failure]:

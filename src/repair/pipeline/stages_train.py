@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -19,10 +18,11 @@ from repair.pipeline.evaluating import mean_recall
 from repair.pipeline.features import Features
 from repair.pipeline.graph import Work
 from repair.pipeline.matches import judged_matching, labelled_matching, match_table, near_duplicates
-from repair.pipeline.stages_repair import mined_with, table, write
+from repair.pipeline.stages_repair import FAILED_CALLS, mined_with, table, write
+from repair.pipeline.training_run import train_encoder
 from repair.pipeline.workbench import Workbench
-from repair.store.files import replacing_folder, write_bytes, write_json
-from repair.training.loop import Recipe, Training, TrainingData
+from repair.store.files import replacing_folder, write_json
+from repair.training.loop import TrainingData
 from repair.training.matching import MatchTable
 from repair.training.prepared import Prepared
 
@@ -121,69 +121,35 @@ def grids(bench: Workbench, round: int) -> Work:
     drawn, summary = sample(known.table())
     summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
     if settings.verify_cells:
-        true_cells = _judge_cells(bench, round, assumed_cells(drawn, links))
+        true_cells, n_failed = _judge_cells(bench, round, assumed_cells(drawn, links))
         drawn, summary = sample(known.table(true_cells))
         summary["cells_verified"] = summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
         summary["cells_judged_true"] = len(true_cells)
+        if n_failed:
+            summary[FAILED_CALLS] = n_failed
     return Work(write(bench, round, "grids", drawn, Grid).outputs, json.loads(json.dumps(summary, default=str)))
 
 
-def train(bench: Workbench, round: int) -> Work:
-    settings = bench.config.training
+def train(bench: Workbench, round: int, data: TrainingData | None = None) -> Work:
+    """Train on the round's grids, or on `data` (other methods than RePair)."""
     start = mined_with(round) if bench.config.pipeline.train_from == "previous" else None
     encoder = bench.encoder_after(start)
-    recipe = Recipe(
-        loss=settings.loss,
-        n_steps=settings.n_steps,
-        batch_pairs=settings.batch_pairs,
-        grids_per_step=settings.grids_per_step,
-        local_weight=settings.local_weight,
-        lr=settings.lr,
-        weight_decay=settings.weight_decay,
-        warmup_rate=settings.warmup_rate,
-        max_grad_norm=settings.max_grad_norm,
-        eval_every=settings.eval_every,
-        keep=settings.keep,
-        checkpoint_every=settings.checkpoint_every,
-        seed=bench.config.run.seed,
-    )
     folder = bench.folder.folder(round)
-    training = Training(
+    summary = train_encoder(
         encoder,
-        _training_data(bench, round, table(bench, round, "grids", Grid)),
-        recipe,
+        data or _training_data(bench, round, table(bench, round, "grids", Grid)),
+        bench.config,
         folder=folder / "checkpoint",
+        rows=folder / ROWS,
         evaluate=lambda model: mean_recall(bench, model, bench.config.data.val_split),
+        progress=bench.progress,
     )
-    last = _run_training(bench, training, folder / ROWS)
     weights = bench.weights_folder(round)
     assert weights is not None
+    facts = {"round": round, "config": bench.config.fingerprint(), "steps": bench.config.training.n_steps}
     with replacing_folder(weights) as new:
-        encoder.save(str(new), facts={"round": round, "config": bench.config.fingerprint(), "steps": recipe.n_steps})
-    summary = {"steps": training.step, "encoder": encoder.fingerprint(), **last}
-    if training.best is not None:
-        summary |= {"best_step": training.best[0], "best_val_mean_R@1": training.best[1]}
-    return Work((weights,), summary)
-
-
-def _run_training(bench: Workbench, training: Training, rows: Path) -> dict[str, object]:
-    """Train the remaining steps; a row of metrics a step. Rows after the checkpoint are cut off before resuming."""
-    kept = rows.read_bytes().splitlines(keepends=True)[: training.step] if rows.exists() else []
-    write_bytes(rows, b"".join(kept))
-    last: dict[str, object] = {}
-    with (
-        rows.open("a", encoding="utf-8") as file,
-        bench.progress.task("train", training.recipe.n_steps) as advance,
-    ):
-        advance(training.step)
-        for row in training.run():
-            file.write(json.dumps(asdict(row)) + "\n")
-            file.flush()
-            advance(1, f"loss {row.loss:.4f}")
-    for line in rows.read_text(encoding="utf-8").splitlines()[-1:]:
-        final = json.loads(line)
-        last = {name: final[name] for name in ("loss", "global_loss", "local_loss", "logit_scale")}
-    return last
+        encoder.save(str(new), facts=facts)
+    return Work((weights,), {"steps": summary.pop("steps"), "encoder": encoder.fingerprint(), **summary})
 
 
 def _training_data(bench: Workbench, round: int, drawn: Sequence[Grid]) -> TrainingData:
@@ -253,8 +219,9 @@ def repairs_so_far(bench: Workbench, round: int) -> list[Repair]:
     return list(found.values())
 
 
-def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those cells that the verifier says do match. Cells that hold an edit are asked about like any other."""
+def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], int]:
+    """Those cells that the verifier says do match, and how many calls failed. Cells that hold an edit are asked about
+    like any other."""
     asker = bench.asker()
     texts = {r.key: r.text for r in repairs_so_far(bench, round) if r.key is not None and r.text is not None}
     cases = list(_cell_cases(bench, cells, texts))
@@ -262,12 +229,20 @@ def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]])
     async def one(case: Case) -> Verdict:
         return await asker.verdict(case, bench.verifier, task=CELL_TASK)
 
-    verdicts = ask_all(asker, one, cases, label="verify cells", progress=bench.progress)
-    return [
+    verdicts = ask_all(
+        asker,
+        one,
+        cases,
+        label="verify cells",
+        progress=bench.progress,
+        first=lambda case: case.failure_id in bench.failed_before,
+    )
+    matching = [
         (case.query.key, case.false_positive.key)
         for case, verdict in zip(cases, verdicts, strict=True)
         if verdict.criterion is Criterion.BENIGN_MISMATCH
     ]
+    return matching, sum(verdict.error is not None for verdict in verdicts)
 
 
 def _cell_cases(bench: Workbench, cells: Sequence[tuple[str, str]], texts: dict[str, str]) -> Iterator[Case]:

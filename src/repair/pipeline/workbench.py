@@ -3,18 +3,20 @@
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
 from repair import __version__
-from repair.calls.budget import Budget, Caps
+from repair.calls.budget import Budget
 from repair.calls.engine import CallEngine
-from repair.calls.tally import ProgressCallback
+from repair.calls.prices import Seat, parse_prices, seat_of
 from repair.config import Config
+from repair.core.calls import Caps
 from repair.core.errors import ConfigError
 from repair.core.ports import ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
 from repair.core.progress import Progress
+from repair.methods.method import Method
 from repair.pipeline import registries
 from repair.pipeline.asking import Asker
 from repair.pipeline.catalogue import Catalogue, build_catalogue
@@ -23,18 +25,24 @@ from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
 from repair.store.run_folder import RunFolder
 
+Backend = Verifier | Instructor | TextEditor | ImageEditor | Planner
+
 
 class Workbench:
-    """A context manager: closing it closes ledger, blobs and run folder, in this order."""
+    """A context manager: closing it closes ledger, blobs and run folder, in this order.
 
-    def __init__(self, config: Config, folder: RunFolder, progress: Progress) -> None:
+    `command` is what the user types to go on with the run.
+    """
+
+    def __init__(self, config: Config, folder: RunFolder, progress: Progress, *, command: str = "") -> None:
         self.config = config
         self.folder = folder
         self.progress = progress
+        self.command = command or f"repair run {folder.config_path}"
         self._catalogues: dict[str, Catalogue] = {}
 
     @classmethod
-    def open(cls, config: Config, *, progress: Progress, reuse: bool = False) -> Self:
+    def open(cls, config: Config, *, progress: Progress, reuse: bool = False, command: str = "") -> Self:
         """Create or reopen the run folder of `config`, locked. Raises ConfigError for a backend that cannot be made
         (nothing is written then), and what RunFolder.open raises."""
         registries.require_choices(config)
@@ -46,13 +54,19 @@ class Workbench:
             versions=_versions(),
             reuse=reuse,
         )
-        bench = cls(config, folder, progress)
+        bench = cls(config, folder, progress, command=command)
         try:
             bench.make_backends()
         except BaseException:
             bench.__exit__()
             raise
         return bench
+
+    @classmethod
+    def without_folder(cls, config: Config, *, progress: Progress) -> Self:
+        """For looking ahead: data, encoder and backends as the run would have them, but no folder, and no calls."""
+        registries.require_choices(config)
+        return cls(config, cast(RunFolder, None), progress, command="repair run")
 
     def __enter__(self) -> Self:
         return self
@@ -153,16 +167,29 @@ class Workbench:
         planner: Planner = registries.PLANNERS.build(section.planner, options=section.planner_options)
         return planner
 
+    @cached_property
+    def method(self) -> Method:
+        """What the run compares or is: RePair, unless the config names another."""
+        section = self.config.method
+        method: Method = registries.METHODS.build(section.name, options=section.options)
+        return method
+
     def make_backends(self) -> None:
-        """Make every backend this run will ask, so that a wrong option is refused before hours of work."""
+        """Make every backend this run will ask, so that a wrong option or price is refused before hours of work."""
+        _ = self._seats
+
+    def roles(self) -> list[str]:
+        """The backends this run will ask, as this class names them."""
         config = self.config
+        if not self.method.is_repair:  # its own tools are `pipeline.tools.Toolbox`
+            asks = self.method.failures and config.verification.enabled
+            return ["verifier"] if asks and config.calls.plan == "staged" else ["planner"] if asks else []
         fused = config.calls.plan == "fused"
         names = ["planner"] if fused else ["instructor", "text_editor"]
         asked = (config.verification.enabled and not fused) or config.grids.verify_cells
         if asked or config.selection.verify_candidates:
             names.append("verifier")
-        for name in [*names, "image_editor"]:
-            getattr(self, name)
+        return [*names, "image_editor"]
 
     def backend_facts(self, *names: str) -> dict[str, str]:
         """Fingerprints of the named backends, for stage keys; an absent editor is "none"."""
@@ -189,22 +216,60 @@ class Workbench:
             raise ConfigError(f"run.calls: the folder {folder} cannot be made: {error.strerror}") from error
         return folder
 
-    def engine(self, progress: ProgressCallback | None = None) -> CallEngine:
-        """A call engine on this run's ledger. Its caps count what the ledger already holds."""
+    @cached_property
+    def failed_before(self) -> frozenset[str]:
+        """Failures of which a call failed in an earlier session and has not been answered since."""
+        return self.ledger.failed_items()
+
+    @cached_property
+    def engine(self) -> CallEngine:
+        """The call engine on this run's ledger, one for the session: a call that failed is not made again in it. Its
+        caps count what the ledger already holds."""
         calls = self.config.calls
         caps = Caps(max_usd=calls.max_usd, max_tokens=calls.max_tokens, max_calls=calls.max_calls)
         return CallEngine(
             self.ledger,
             self.blobs,
             concurrency=calls.concurrency,
+            deadline_s=calls.timeout_s,
             budget=Budget(caps, spent=self.ledger.spent()),
             max_failed_rate=calls.max_failed_rate,
-            progress=progress,
         )
 
     def asker(self) -> Asker:
-        """Asks backends through a new engine; one for each stage, so that each counts its own failures."""
-        return Asker(self.engine(), self.config.run.seed, self.config.calls.concurrency)
+        """Asks backends through the session's engine."""
+        _ = self.failed_before  # before this session's own failures are on record
+        return Asker(self.engine, self.config.run.seed, self.config.calls.concurrency, self.seat, self.command)
+
+    def seat(self, backend: Backend) -> Seat:
+        """Where calls to a backend of this run go, and what they cost there."""
+        return self._seats[id(backend)]
+
+    def seat_of_role(self, role: str) -> Seat:
+        """The same by the backend's name in this class, e.g. "image_editor"."""
+        return self.seat(getattr(self, role))
+
+    @property
+    def n_places(self) -> int:
+        """How many places (server and model) this run calls."""
+        return len({seat.place for seat in self._seats.values()})
+
+    @cached_property
+    def _seats(self) -> dict[int, Seat]:
+        config, prices = self.config, parse_prices(self.config.calls.prices)
+        names = {
+            "verifier": config.verification.verifier,
+            "instructor": config.instruction.instructor,
+            "text_editor": config.editing.text_editor,
+            "image_editor": config.editing.image_editor,
+            "planner": config.calls.planner,
+        }
+        backends = {role: getattr(self, role) for role in self.roles()}
+        return {
+            id(backend): seat_of(backend, name=names[role], prices=prices)
+            for role, backend in backends.items()
+            if backend is not None
+        }
 
 
 def _versions() -> dict[str, str]:

@@ -1,22 +1,24 @@
 """Every model call of a run, kept: answers are never asked twice, failed attempts keep their cost and their reason.
 
 A lease is written before a call is sent; the attempt and the end of its lease are one transaction. A lease that
-outlives its process is a call that may have been billed without an answer: reopening turns it into a `lost` row.
+outlives its process is a call that may have been billed without an answer: the next process to open the ledger turns it
+into a `lost` row.
+
+Several processes may write to one ledger. Each holds a lock file of its own beside it for as long as it lives, however
+it ends: that is how the others know whose leases are still good.
 """
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from repair.core.calls import Answer, Attempt, Call, CallOutcome, Spent
+from repair.core.calls import NO_CAPS, Answer, Attempt, Call, CallOutcome, Caps, Grant, Spent
 from repair.core.errors import StoreError
 from repair.core.records import Usage
 from repair.store.database import GroupWriter, damage, explaining, open_for_reading, open_for_writing
-from repair.store.files import storing
 from repair.store.ledger_rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
@@ -28,9 +30,12 @@ from repair.store.ledger_rows import (
     logged_attempt,
 )
 from repair.store.ledger_schema import MIGRATIONS
-from repair.store.lock import Lock
+from repair.store.owners import Owner
 
 _KEYS_PER_LOOKUP = 500
+_LEASE_COLUMNS = (
+    "reserved_tokens_in, reserved_tokens_out, reserved_images, reserved_usd, started_s, owner, held_tokens, held_usd"
+)
 
 _LOST = """
 INSERT INTO calls (
@@ -39,7 +44,7 @@ INSERT INTO calls (
 )
 SELECT {call}, 1 + (SELECT count(*) FROM calls c WHERE c.key = l.key), 'lost', 'the process ended during the call', '',
     reserved_tokens_in, reserved_tokens_out, reserved_images, reserved_usd, 0.0, 1, started_s, started_s
-FROM leases l ORDER BY id
+FROM leases l WHERE owner = ? ORDER BY id
 """.format(call=", ".join(CALL_COLUMNS))
 
 
@@ -52,39 +57,33 @@ class Ledger:
         reader: sqlite3.Connection,
         *,
         writer: GroupWriter | None = None,
-        lock: Lock | None = None,
+        owner: "Owner | None" = None,
         n_maybe_lost: int = 0,
     ) -> None:
         self.path = path
         self.n_maybe_lost = n_maybe_lost  # calls in flight when the process before this one died
         self._reader = reader
         self._writer = writer
-        self._lock = lock
-        self._lease_ids = count(1)
+        self._owner = owner
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Create or open for writing, alone: the file's folder is locked, since several runs may share a ledger.
-
-        Raises RunLocked if another process writes to a ledger there, StoreError if the file is damaged, foreign, or of
-        a newer version.
-        """
-        with storing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        lock = Lock(path.parent, advice="give another --run name or folder for calls")
+        """Create or open for writing, beside others. Raises StoreError if the file is damaged, foreign, or of a newer
+        version."""
+        connection = open_for_writing(path, MIGRATIONS)
         try:
-            connection = open_for_writing(path, MIGRATIONS)
+            owner = Owner(path)
             try:
                 with explaining(path):
-                    n_maybe_lost = _settle_lost_leases(connection)
+                    n_maybe_lost = _settle_lost_leases(connection, owner)
                 reader = open_for_reading(path, MIGRATIONS)
             except BaseException:
-                connection.close()
+                owner.leave()
                 raise
         except BaseException:
-            lock.release()
+            connection.close()
             raise
-        return cls(path, reader, writer=GroupWriter(path, connection), lock=lock, n_maybe_lost=n_maybe_lost)
+        return cls(path, reader, writer=GroupWriter(path, connection), owner=owner, n_maybe_lost=n_maybe_lost)
 
     @classmethod
     def view(cls, path: Path) -> Self:
@@ -112,24 +111,51 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------ writing
 
-    def lease(self, call: Call, *, reserved: Usage, started_s: float) -> "Future[int]":
-        """Note that `call` is about to be sent, with what was reserved for it. The result names the lease."""
-        lease = next(self._lease_ids)
+    def lease(
+        self, call: Call, *, declared: Usage, held: Usage | None = None, caps: Caps = NO_CAPS, started_s: float
+    ) -> "Future[Grant]":
+        """Note that `call` is about to be sent, if it fits under `caps` beside everything that any process has spent
+        or holds. What it may use is `held` (default: `declared`); `declared` is charged if it is lost.
+
+        No lease is given for a call that another process has made meanwhile, or is making.
+        """
+        held = held or declared
+        owner = "" if self._owner is None else self._owner.name
         values = (
-            lease,
             *call_values(call),
-            reserved.tokens_in,
-            reserved.tokens_out,
-            reserved.n_images,
-            reserved.price_usd,
+            declared.tokens_in,
+            declared.tokens_out,
+            declared.n_images,
+            declared.price_usd,
             started_s,
+            owner,
+            held.tokens_in + held.tokens_out,
+            held.price_usd or 0.0,
         )
 
-        def write(connection: sqlite3.Connection) -> int:
-            connection.execute(f"INSERT INTO leases VALUES ({','.join('?' * len(values))})", values)
-            return lease
+        def write(connection: sqlite3.Connection) -> Grant:
+            if _has_answer(connection, call.key):
+                return Grant(answered=True)
+            if self._is_made_elsewhere(connection, call.key):
+                return Grant(elsewhere=True)
+            if caps != NO_CAPS:
+                spent, in_flight = _totals(connection), _held(connection)
+                broken = caps.broken_by(held, spent=spent, held=in_flight)
+                if broken is not None:
+                    return Grant(broken=broken, alone=in_flight.n_calls == 0, spent=spent)
+            marks = ",".join("?" * len(values))
+            columns = f"{', '.join(CALL_COLUMNS)}, {_LEASE_COLUMNS}"
+            return Grant(connection.execute(f"INSERT INTO leases ({columns}) VALUES ({marks})", values).lastrowid)
 
         # Not fsynced: a lease has to survive this process, not the machine.
+        return self._submit(write, durable=False)
+
+    def withdraw(self, lease: int) -> "Future[None]":
+        """The leased call was not taken (a 429), so nothing was asked: end the lease without a trace."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM leases WHERE id = ?", (lease,))
+
         return self._submit(write, durable=False)
 
     def record(self, attempt: Attempt, *, lease: int) -> "Future[None]":
@@ -174,11 +200,10 @@ class Ledger:
 
     def spent(self) -> Spent:
         """Everything used so far, failed and lost attempts included."""
-        ((n_calls, tokens, price_usd, n_unpriced),) = self._rows(
-            "SELECT count(*), coalesce(sum(tokens_in + tokens_out), 0), coalesce(total(price_usd), 0.0), "
-            "coalesce(sum(price_usd IS NULL), 0) FROM calls"
-        )
-        return Spent(n_calls=n_calls, tokens=tokens, price_usd=price_usd, n_unpriced=n_unpriced)
+        with explaining(self.path):
+            if self._writer is None and not _has_totals(self._reader):  # made by an older version, opened to look at
+                return _summed(self._reader)
+            return _totals(self._reader)
 
     def usage(self) -> list[UsageRow]:
         """Counts and costs by task, backend, model and outcome, in that order."""
@@ -192,8 +217,16 @@ class Ledger:
         ]
 
     def n_leased(self) -> int:
-        """How many calls are in flight now (or were, if the process that made them has died)."""
+        """How many calls are in flight now, by any process (or were, if the process that made them has died)."""
         return int(self._rows("SELECT count(*) FROM leases")[0][0])
+
+    def failed_items(self) -> frozenset[str]:
+        """The failures for which a call was made that has no answer: it failed or was lost."""
+        rows = self._rows(
+            "SELECT DISTINCT failure_id FROM calls AS tried WHERE outcome <> 'done' AND NOT EXISTS "
+            "(SELECT 1 FROM calls AS answered WHERE answered.key = tried.key AND answered.outcome = 'done')"
+        )
+        return frozenset(failure_id for (failure_id,) in rows)
 
     def attempts(self, *, failure_id: str | None = None, key: str | None = None) -> Iterator[LoggedAttempt]:
         """The attempts on record, oldest first: all, those first made for one failure, or those of one request."""
@@ -224,8 +257,8 @@ class Ledger:
         self._reader.close()
         if self._writer is not None:
             self._writer.close()
-        if self._lock is not None:
-            self._lock.release()
+        if self._owner is not None:
+            self._owner.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -239,23 +272,65 @@ class Ledger:
         with explaining(self.path):
             return self._reader.execute(query, values).fetchall()
 
+    def _is_made_elsewhere(self, connection: sqlite3.Connection, key: str) -> bool:
+        """Whether a living process is making this call; leases of dead ones are settled on the way."""
+        assert self._owner is not None
+        found = connection.execute("SELECT owner FROM leases WHERE key = ?", (key,)).fetchall()
+        for owner in {owner for (owner,) in found} - {self._owner.name}:
+            if self._owner.is_alive(owner):
+                return True
+            _settle_leases_of(connection, owner)
+        return False
+
     def _submit(self, write: Any, *, durable: bool) -> "Future[Any]":
         if self._writer is None:
             raise StoreError(f"{self.path} was opened for reading only")
         return self._writer.submit(write, durable=durable)
 
 
-def _settle_lost_leases(connection: sqlite3.Connection) -> int:
+def _settle_lost_leases(connection: sqlite3.Connection, owner: "Owner") -> int:
+    """Leases of processes that are no more become lost rows. Returns how many there were."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        n_lost = int(connection.execute("SELECT count(*) FROM leases").fetchone()[0])
-        connection.execute(_LOST)
-        connection.execute("DELETE FROM leases")
+        owners = [name for (name,) in connection.execute("SELECT DISTINCT owner FROM leases")]
+        n_lost = sum(_settle_leases_of(connection, name) for name in owners if not owner.is_alive(name))
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
     return n_lost
+
+
+def _settle_leases_of(connection: sqlite3.Connection, owner: str) -> int:
+    connection.execute(_LOST, (owner,))
+    return connection.execute("DELETE FROM leases WHERE owner = ?", (owner,)).rowcount
+
+
+def _totals(connection: sqlite3.Connection) -> Spent:
+    n_calls, tokens, price_usd, n_unpriced = connection.execute(
+        "SELECT n_calls, tokens, price_usd, n_unpriced FROM totals"
+    ).fetchone()
+    return Spent(n_calls=n_calls, tokens=tokens, price_usd=round(price_usd, 9), n_unpriced=n_unpriced)
+
+
+def _has_totals(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'totals'").fetchone() is not None
+
+
+def _summed(connection: sqlite3.Connection) -> Spent:
+    n_calls, tokens, price_usd, n_unpriced = connection.execute(
+        "SELECT count(*), coalesce(sum(tokens_in + tokens_out), 0), total(price_usd), "
+        "coalesce(sum(price_usd IS NULL), 0) FROM calls"
+    ).fetchone()
+    return Spent(n_calls=n_calls, tokens=tokens, price_usd=price_usd, n_unpriced=n_unpriced)
+
+
+def _held(connection: sqlite3.Connection) -> Spent:
+    """What the calls in flight hold back, whoever makes them."""
+    n_calls, tokens, price_usd = connection.execute(
+        "SELECT count(*), coalesce(sum(held_tokens), 0), total(held_usd) FROM leases"
+    ).fetchone()
+    return Spent(n_calls=n_calls, tokens=tokens, price_usd=price_usd)
 
 
 def _has_answer(connection: sqlite3.Connection, key: str) -> bool:

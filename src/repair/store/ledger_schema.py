@@ -80,8 +80,42 @@ def _create_marks(connection: sqlite3.Connection) -> None:
     )
 
 
+def _share_leases(connection: sqlite3.Connection) -> None:
+    """Several processes may write: a lease says whose it is, and what it holds back may be more than what is charged
+    if it is lost."""
+    connection.execute("ALTER TABLE leases ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+    connection.execute("ALTER TABLE leases ADD COLUMN held_tokens INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE leases ADD COLUMN held_usd REAL NOT NULL DEFAULT 0")
+    connection.execute("CREATE INDEX leases_key ON leases (key)")
+
+
+def _keep_totals(connection: sqlite3.Connection) -> None:
+    """What has been used so far, kept by a trigger: a budget is checked before every call, over all rows."""
+    connection.execute(
+        "CREATE TABLE totals (n_calls INTEGER NOT NULL, tokens INTEGER NOT NULL, price_usd REAL NOT NULL, "
+        "n_unpriced INTEGER NOT NULL)"
+    )
+    connection.execute(
+        "INSERT INTO totals SELECT count(*), coalesce(sum(tokens_in + tokens_out), 0), total(price_usd), "
+        "coalesce(sum(price_usd IS NULL), 0) FROM calls"
+    )
+    connection.execute(
+        """
+        CREATE TRIGGER calls_are_counted AFTER INSERT ON calls BEGIN
+            UPDATE totals SET
+                n_calls = n_calls + 1,
+                tokens = tokens + new.tokens_in + new.tokens_out,
+                price_usd = price_usd + coalesce(new.price_usd, 0.0),
+                n_unpriced = n_unpriced + (new.price_usd IS NULL);
+        END
+        """
+    )
+
+
 MIGRATIONS = (
     Migration("create calls", _create_calls),
     Migration("create leases", _create_leases),
     Migration("create marks", _create_marks),
+    Migration("share leases", _share_leases),
+    Migration("keep totals", _keep_totals),
 )

@@ -1,0 +1,61 @@
+"""Items that go their way one by one leave the same tables as stages that wait for each other, and the same ledger."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repair.core.progress import Silent
+from repair.pipeline.run import run_pipeline
+from repair.store.ledger import Ledger
+from tests.pipeline import flaky
+from tests.pipeline.tiny import config
+
+
+def run(folder: Path, *more: str, until: str = "select") -> dict[str, Any]:
+    flaky.register()
+    folder.mkdir(exist_ok=True)
+    settings = config(folder, *flaky.settings(folder), *more)
+    return run_pipeline(settings, until=until, reuse=False, progress=Silent())
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "run" / "round-0").glob("*.parquet")}
+
+
+def answers(folder: Path) -> set[tuple[str, str]]:
+    with Ledger.view(folder / "run" / "ledger.sqlite") as ledger:
+        return {(logged.attempt.call.key, logged.attempt.outcome) for logged in ledger.attempts()}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [("calls.plan=staged",), ("calls.plan=fused", "selection.verify_candidates=true")],
+)
+def test_tables_and_calls_are_those_of_the_staged_order(settings: tuple[str, ...], tmp_path: Path) -> None:
+    run(tmp_path / "staged", "calls.flow=false", *settings)
+    in_stages = flaky.calls(tmp_path / "staged")
+    run(tmp_path / "flow", "calls.concurrency=2", *settings)
+    by_item = flaky.calls(tmp_path / "flow")
+
+    assert tables(tmp_path / "flow") == tables(tmp_path / "staged")
+    assert answers(tmp_path / "flow") == answers(tmp_path / "staged")
+    assert sorted(by_item) == sorted(in_stages)
+
+    # Stage by stage, all verdicts come before any edit; one by one, edits begin long before the last verdict.
+    def last_first(calls: list[tuple[str, str]]) -> bool:
+        tasks = [task for task, _ in calls]
+        first_task = tasks[0]
+        return len(tasks) - 1 - tasks[::-1].index(first_task) < tasks.index("edit_image")
+
+    assert last_first(in_stages)
+    assert not last_first(by_item)
+
+
+def test_a_single_stage_asks_no_further_and_the_next_goes_on(tmp_path: Path) -> None:
+    run(tmp_path / "flow", until="verify")
+    assert {task for task, _ in flaky.calls(tmp_path / "flow")} == {"verify"}
+    run(tmp_path / "flow", until="instruct")
+    assert {task for task, _ in flaky.calls(tmp_path / "flow")} == {"instruct"}
+    run(tmp_path / "flow", until="select")
+    assert {task for task, _ in flaky.calls(tmp_path / "flow")} == {"edit_text", "edit_image"}
