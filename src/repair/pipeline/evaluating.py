@@ -15,6 +15,7 @@ from repair.numerics.metrics import agreement
 from repair.pipeline.catalogue import Catalogue
 from repair.pipeline.features import Features, edited_bytes
 from repair.pipeline.graph import Work
+from repair.pipeline.sample_truth import truth_of_samples
 from repair.pipeline.stages_repair import table
 from repair.pipeline.workbench import Workbench
 from repair.store.files import write_json
@@ -49,7 +50,7 @@ def evaluate(bench: Workbench, round: int | None) -> Work:
     folder = bench.folder.folder(None)
     facts = {"name": name, "encoder": features.encoder.fingerprint(), "splits": splits}
     if round is not None and isinstance(bench.source, TruthSource):
-        facts["truth"] = truth_of_round(bench, round)
+        facts["truth"] = (truth_of_round if bench.method.is_repair else truth_of_samples)(bench, round)
     write_json(folder / f"{name}.json", facts)
     write_table(folder / f"{name}-ranks.parquet", ranks, QueryRank)
     summary = {split: headline(facts) for split, facts in splits.items()}

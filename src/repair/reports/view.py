@@ -28,7 +28,7 @@ from repair.core.records import (
 )
 from repair.pipeline.evaluating import QueryRank
 from repair.pipeline.look import calls_folder, config_of
-from repair.pipeline.run import BASE, ROUND
+from repair.pipeline.run import BASE, stages_of
 from repair.pipeline.sources import open_source
 from repair.pipeline.stages_train import ROWS, TWINS
 from repair.pipeline.workbench import Workbench
@@ -107,8 +107,9 @@ class RunView:
     @cached_property
     def steps(self) -> list[Step]:
         """Every stage the config asks for, in order, with its state where it has finished."""
+        stages = stages_of(self.config)
         wanted: list[tuple[int | None, str]] = [(None, stage.name) for stage in BASE]
-        wanted += [(round, stage.name) for round in range(self.config.pipeline.rounds) for stage in ROUND]
+        wanted += [(round, stage.name) for round in range(self.config.pipeline.rounds) for stage in stages]
         return [Step(round, name, self.states.get((round, name))) for round, name in wanted]
 
     @cached_property
