@@ -1,0 +1,118 @@
+"""Released counterfactual pairs: COCO-Counterfactuals and TripletCLIP's shards."""
+
+import csv
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from repair.core.errors import DataError
+from repair.core.records import Pair
+from repair.core.synthesis import SampleKind
+from repair.methods.importers.owners import Imported, Owners, Rows, bytes_of, text_of
+
+_ENDINGS = ("", ".png", ".jpg", ".jpeg", ".webp")
+
+
+def read_cococf(path: Path, owners: Owners) -> Imported:
+    """JSONL of id, caption_0, image_0, caption_1, image_1: of a caption_0 of the split, the pair (image_1, caption_1).
+
+    Images are beside the file or in its folder `images`. Or a CSV of image_path and caption, whose rows are pairs
+    without an anchor: they train where pairs are pooled.
+    """
+    rows = Rows("coco_cf")
+    if path.suffix == ".csv":
+        return _csv_pairs(path, rows)
+    for number, line in enumerate(text_of(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        rows.n_rows += 1
+        row = _object(path, number, line)
+        pair = owners.of(str(row["image_0"]), str(row["caption_0"]))
+        if pair is None:
+            rows.n_foreign += 1
+            continue
+        key = rows.picture(partial(bytes_of, _image(path, number, str(row["image_1"]))))
+        rows.add(pair, SampleKind.PAIR, how=str(row.get("id", number)), text=str(row["caption_1"]), image_key=key)
+    return rows.done()
+
+
+def read_tripletclip(path: Path, owners: Owners) -> Imported:
+    """WebDataset shards of samples with caption, neg_caption and neg_image: members `KEY.FIELD` or `KEY.FIELD.EXT`."""
+    shards = sorted(path.glob("*.tar")) if path.is_dir() else [path]
+    if not shards:
+        raise DataError(f"{path}: holds no .tar file")
+    rows = Rows("tripletclip")
+    for shard in shards:
+        for key, fields in _shard(shard):
+            rows.n_rows += 1
+            missing = [name for name in ("caption", "neg_caption", "neg_image") if name not in fields]
+            if missing:
+                raise DataError(f'{shard}: sample {key} has no "{missing[0]}"; it has {", ".join(sorted(fields))}')
+            caption = fields["caption"]().decode("utf-8", "replace")
+            pair = owners.of(key, caption)
+            if pair is None:
+                rows.n_foreign += 1
+                continue
+            negative = " ".join(fields["neg_caption"]().decode("utf-8", "replace").split())
+            rows.add(pair, SampleKind.PAIR, how=key, text=negative, image_key=rows.picture(fields["neg_image"]))
+    return rows.done()
+
+
+def _csv_pairs(path: Path, rows: Rows) -> Imported:
+    lines = list(csv.DictReader(io.StringIO(text_of(path))))
+    for number, line in enumerate(lines, start=2):
+        if "image_path" not in line or "caption" not in line:
+            raise DataError(f"{path}: needs the columns image_path and caption; it has {', '.join(map(str, line))}")
+        rows.n_rows += 1
+        key = rows.picture(partial(bytes_of, _image(path, number, str(line["image_path"]))))
+        nobody = Pair(image_id="", caption_id=f"coco_cf-{number}", text=str(line["caption"]), split="")
+        rows.add(nobody, SampleKind.PAIR, how=str(number), text=str(line["caption"]), image_key=key)
+    return rows.done()
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}, line {number}: not JSON: {error}") from error
+    for key in ("caption_0", "caption_1", "image_0", "image_1"):
+        if not isinstance(row, dict) or not isinstance(row.get(key), (str, int)):
+            raise DataError(f'{path}, line {number}: needs "{key}"')
+    return dict(row)
+
+
+def _image(path: Path, number: int, name: str) -> Path:
+    for folder in (path.parent / "images", path.parent):
+        for ending in _ENDINGS:
+            if (folder / f"{name}{ending}").is_file():
+                return folder / f"{name}{ending}"
+    raise DataError(f"{path}, line {number}: image {name} is neither beside the file nor in its folder images")
+
+
+def _shard(path: Path) -> Iterator[tuple[str, dict[str, Callable[[], bytes]]]]:
+    """Samples of a shard in its order: fields by name, their bytes read when asked for."""
+    try:
+        with tarfile.open(path) as tar:
+            members = [member for member in tar.getmembers() if member.isfile()]
+    except (OSError, tarfile.TarError) as error:
+        raise DataError(f"{path}: not a readable tar file: {error}") from error
+    samples: dict[str, dict[str, Callable[[], bytes]]] = {}
+    for member in members:
+        folder, _, name = member.name.rpartition("/")
+        key, _, rest = name.partition(".")
+        if rest:
+            place = f"{folder}/{key}" if folder else key
+            samples.setdefault(place, {})[rest.split(".")[0]] = partial(_member, path, member.name)
+    yield from samples.items()
+
+
+def _member(path: Path, name: str) -> bytes:
+    with tarfile.open(path) as tar:
+        file = tar.extractfile(name)
+        if file is None:
+            raise DataError(f"{path}: {name} cannot be read")
+        return file.read()
