@@ -215,11 +215,19 @@ def settings(as_json: AsJson = False) -> None:
 
 
 @app.command(rich_help_panel="Compare")
-def bench(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def bench(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    match: Annotated[
+        str | None,
+        typer.Option(help="Equal budgets: samples, calls or steps; default: the file's bench.match, else none."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Run several variants over several seeds at equal budgets, and print the table with intervals. Resumes."""
     from repair.pipeline.bench import bench_lines, run_bench
 
-    _emit(run_bench(config, overrides or (), progress=ConsoleProgress()), as_json, bench_lines)
+    _emit(run_bench(config, overrides or (), progress=ConsoleProgress(), match=match), as_json, bench_lines)
 
 
 def _pipeline(

@@ -42,7 +42,7 @@ OPERATIONAL = frozenset(
 # are part of a run's identity only where they are set otherwise, and finished runs stay finished.
 LATER = frozenset(
     {f"method.{key}" for key in ("name", "options", "max_samples", "max_calls", "writer", "writer_options")}
-    | {f"method.{key}" for key in ("rules", "rules_options", "maker", "maker_options")}
+    | {f"method.{key}" for key in ("rules", "rules_options", "maker", "maker_options", "released")}
     | {
         "editing.max_misses",
         "training.patience",
@@ -83,6 +83,11 @@ class MethodSection(Section):
     rules_options: dict[str, Any] = Field({}, description="Options of the rules.")
     maker: str = Field("world", description="Who makes images for other methods than RePair; none: nobody.")
     maker_options: dict[str, Any] = Field({}, description="Options of the image maker.")
+    released: dict[str, str] = Field(
+        {},
+        description="Samples that a project released, used instead of making some: {format = path}; formats: negclip, "
+        "sugarcrepe, coco_cf, cs_clip, laclip, tripletclip.",
+    )
     max_samples: int | None = Field(
         None, ge=1, description="Budget of another method: samples used, nested as it grows; shared by its parts."
     )

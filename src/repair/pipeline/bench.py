@@ -7,6 +7,11 @@ A bench file is a config with one more section:
     seed_settings = ["run.seed", "data.options.seed"]     # what a seed sets; default: run.seed
     references = ["vanilla", "repair"]                    # what each variant is compared with; default: the first
     split = "test"                                        # default: data.test_split
+    match = "samples"                                     # equal budgets: samples, calls or steps; default: none
+    budget_of = "repair"                                  # whose use is the budget; default: the first reference
+    fractions = [0.5, 1.0]                                # of that budget, each a row of its own; default: [1.0]
+    lr_grid = [3e-5, 1e-4]                                # chosen for each variant on val; default: the file's lr
+    tune_seeds = [0]                                      # the seeds that choose; default: the first
 
     [bench.variants]
     repair = []                                           # settings on top of the file's, as after --set
@@ -18,12 +23,16 @@ A bench file is a config with one more section:
 `--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only
 what no other asked before. Each run is a folder of its own and resumes like any other; the table is made from the
 folders alone.
+
+Whatever the match, every step of every variant encodes as many items. Under `samples` no variant trains on more
+samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls. The learning rate is chosen
+by mean R@1 on the val split, at the whole budget; the test split is never looked at.
 """
 
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +43,15 @@ from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
+from repair.pipeline.budgets import Match, allowance, best_rate, checked_match, reference_use
 from repair.store.files import write_json
 
 BASE = "base"  # the row of what every variant starts from
 _PREFIX = "bench."
-_KEYS = frozenset({"seeds", "seed_settings", "references", "split", "variants", "paper"})
+_KEYS = frozenset(
+    {"seeds", "seed_settings", "references", "split", "variants", "paper"}
+    | {"match", "budget_of", "fractions", "lr_grid", "tune_seeds"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +65,28 @@ class Plan:
     split: str
     configs: Mapping[tuple[str, int], Config]  # by variant and seed
     paper: Mapping[str, str]  # what the paper reports of a variant, as text
+    equal: "Equal | None" = None  # how budgets are matched and learning rates chosen
+    account: Mapping[str, Any] = field(default_factory=dict)  # budgets and rates, once known
 
     @property
     def variants(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(variant for variant, _ in self.configs))
 
 
-def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
-    """Read a bench file. Raises ConfigError naming what is wrong with its [bench] section or any variant's settings."""
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """How a bench matches budgets and chooses learning rates."""
+
+    match: Match
+    budget_of: str
+    fractions: tuple[float, ...]
+    rates: tuple[float, ...]  # () for the file's own
+    tune_seeds: tuple[int, ...]
+
+
+def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = None) -> Plan:
+    """Read a bench file; `match` comes before the file's. Raises ConfigError naming what is wrong with its [bench]
+    section or any variant's settings."""
     section, base = _split_file(path)
     section |= {
         name.removeprefix(_PREFIX): value for name, value in map(parse_override, overrides) if name.startswith(_PREFIX)
@@ -97,14 +124,50 @@ def load_plan(path: Path, overrides: Sequence[str] = ()) -> Plan:
         split=section.get("split", root.data.test_split),
         configs=configs,
         paper=section.get("paper", {}),
+        equal=_equal(path, section, variants, references, seeds, match),
     )
 
 
-def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress) -> dict[str, Any]:
+def _equal(
+    path: Path,
+    section: Mapping[str, Any],
+    variants: Mapping[str, Any],
+    references: Sequence[str],
+    seeds: Sequence[int],
+    match: str | None,
+) -> Equal | None:
+    asked = match or section.get("match")
+    if asked is None and not section.get("lr_grid") and not section.get("fractions"):
+        return None
+    budget_of = section.get("budget_of", references[0])
+    if budget_of not in variants:
+        raise ConfigError(f'{path}: bench.budget_of names "{budget_of}": {suggest(str(budget_of), variants)}')
+    tune_seeds = section.get("tune_seeds", list(seeds[:1]))
+    for seed in tune_seeds:
+        if seed not in seeds:
+            raise ConfigError(f"{path}: bench.tune_seeds names {seed}, which is none of bench.seeds: {list(seeds)}")
+    return Equal(
+        match=checked_match(asked or "steps", where=f"{path}: bench"),
+        budget_of=budget_of,
+        fractions=_numbers(path, "fractions", section.get("fractions", [1.0]), most=1.0),
+        rates=_numbers(path, "lr_grid", section.get("lr_grid", []), most=1.0),
+        tune_seeds=tuple(tune_seeds),
+    )
+
+
+def _numbers(path: Path, name: str, values: Any, *, most: float) -> tuple[float, ...]:
+    if not isinstance(values, list) or not all(isinstance(v, (int, float)) and 0 < v <= most for v in values):
+        raise ConfigError(f"{path}: bench.{name} must be a list of numbers above 0, at most {most:g}, not {values!r}")
+    return tuple(float(value) for value in values)
+
+
+def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match: str | None = None) -> dict[str, Any]:
     """Run what is not finished, then compare. Also written to `bench.json` in the bench's folder."""
     from repair.pipeline.run import run_pipeline
 
-    plan = load_plan(path, overrides)
+    plan = load_plan(path, overrides, match=match)
+    if plan.equal is not None:
+        plan = _settled(plan, plan.equal, progress=progress)
     for seed in plan.seeds:  # all variants of a seed before the next seed: a bench cut short is a smaller bench
         for variant in plan.variants:
             progress.say(f"bench: {variant}, seed {seed}")
@@ -112,6 +175,70 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress) -> di
     table = compare(plan)
     write_json(plan.folder / "bench.json", table)
     return table
+
+
+def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
+    """The plan with budgets known and learning rates chosen: a variant for each fraction, named "repair 50 %"."""
+    from repair.pipeline.run import run_pipeline
+
+    use = {}
+    for seed in plan.seeds:
+        first = equal.rates[:1] or (plan.configs[equal.budget_of, seed].training.lr,)
+        reference = _at(plan, equal, equal.budget_of, seed, rate=first[0])
+        use[seed] = reference_use(reference, equal.match, progress=progress)
+    chosen: dict[str, float | None] = {}
+    on_val: dict[str, dict[str, float]] = {}
+    for variant in plan.variants:
+        scores: dict[float, float] = {}
+        for rate in equal.rates if len(equal.rates) > 1 else ():
+            found = []
+            for seed in equal.tune_seeds:
+                config = _at(plan, equal, variant, seed, rate=rate, use=use[seed])
+                progress.say(f"bench: {variant}, lr {rate:g}, seed {seed}, for choosing on {config.data.val_split}")
+                run_pipeline(config, until=None, reuse=False, progress=progress)
+                found.append(_scores(config, config.data.val_split, config.pipeline.rounds - 1)["mean R@1"])
+            scores[rate] = float(np.mean(found))
+        chosen[variant] = best_rate(scores) if scores else next(iter(equal.rates), None)
+        on_val[variant] = {f"{rate:g}": score for rate, score in scores.items()}
+    configs = {}
+    for variant in plan.variants:
+        for fraction in sorted(equal.fractions, reverse=True):
+            label = variant if fraction == 1 else f"{variant} {fraction:.0%}"
+            for seed in plan.seeds:
+                configs[label, seed] = _at(
+                    plan, equal, variant, seed, rate=chosen[variant], use=use[seed], fraction=fraction
+                )
+    account = {"match": equal.match, "budget_of": equal.budget_of, "budgets": use, "lr": chosen, "val": on_val}
+    return replace(plan, configs=configs, account=account)
+
+
+def _at(
+    plan: Plan,
+    equal: Equal,
+    variant: str,
+    seed: int,
+    *,
+    rate: float | None,
+    use: int | None = None,
+    fraction: float = 1.0,
+) -> Config:
+    """The config of one run. Its name tells all that differs, so that no two budgets or rates share a folder.
+
+    Without a `use` it is the reference before its use is known.
+    """
+    first = plan.configs[variant, seed]
+    more = [] if use is None else allowance(first, equal.match, use, fraction)
+    name = _slug(variant)
+    if rate is not None and equal.rates:
+        more.append(f"training.lr={rate!r}")
+        name += f"-lr-{rate:g}"
+    if use is not None and equal.match != "steps":
+        name += f"-{equal.match}-{round(100 * fraction)}"
+    return load_config(
+        first.model_dump(mode="json", exclude_none=True),
+        overrides=[*more, f"run.name={name}-seed-{seed}"],
+        environment={},
+    )
 
 
 def compare(plan: Plan) -> dict[str, Any]:
@@ -145,6 +272,10 @@ def compare(plan: Plan) -> dict[str, Any]:
         "seeds": list(plan.seeds),
         "references": list(plan.references),
         "rows": rows,
+        **({"equal": dict(plan.account)} if plan.account else {}),
+        "runs": {
+            variant: [str(plan.configs[variant, seed].run_path()) for seed in plan.seeds] for variant in plan.variants
+        },
     }
 
 
@@ -162,6 +293,7 @@ def bench_lines(table: Mapping[str, Any]) -> list[str]:
     heads = ["variant", *metrics, *(f"Δ mean R@1 to {name}" for name in table["references"]), "paper"]
     lines = [
         f"{table['bench']}: {table['split']} split, seeds {', '.join(map(str, table['seeds']))}",
+        *_equal_lines(table.get("equal")),
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),
@@ -172,6 +304,17 @@ def bench_lines(table: Mapping[str, Any]) -> list[str]:
             cells.append(_shown(row["differences"].get(reference, {}).get("mean R@1")))
         lines.append("| " + " | ".join([*cells, row["paper"]]) + " |")
     return lines
+
+
+def _equal_lines(account: Mapping[str, Any] | None) -> list[str]:
+    if not account:
+        return []
+    lines = []
+    if account["match"] != "steps":
+        uses = ", ".join(f"{use:,} (seed {seed})" for seed, use in account["budgets"].items())
+        lines.append(f"at most as many {account['match']} as {account['budget_of']} used: {uses}")
+    rates = ", ".join(f"{variant} {rate:g}" for variant, rate in account["lr"].items() if rate is not None)
+    return [*lines, f"learning rates, chosen on val: {rates}"] if rates else lines
 
 
 def _shown(difference: Mapping[str, Any] | None) -> str:
