@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from repair.core.identity import derive_rng, derive_seed
 from repair.core.records import Failure, Verdict
 from repair.core.synthesis import Sample, SampleKind
 from repair.methods.failures import from_failures
+from repair.methods.importers import import_released
 from repair.methods.method import Anchor, Builder, Measure, Method, call_owner, sample_id
 from repair.numerics.cosines import IntArray
 from repair.pipeline.asking import Asker, ask_all
@@ -61,9 +63,14 @@ def make_samples(bench: Workbench, round: int) -> Work:
     summary: dict[str, object] = {}
     if method.failures:
         found += _within(_of_failures(bench, round), bench.config.method.max_samples)
+    released = _released(bench)
+    found += released
+    if released:
+        summary["released"] = _counts(released)
+    builders = () if released else method.builders
     asker, box, measuring = bench.asker(), Toolbox.of(bench, method), Measuring(bench, features)
-    for place_in, builder in enumerate(method.builders):
-        made = _build(bench, asker, box, measuring, builder, share=(place_in, len(method.builders)))
+    for place_in, builder in enumerate(builders):
+        made = _build(bench, asker, box, measuring, builder, share=(place_in, len(builders)))
         found += made.samples
         summary[builder.name] = {
             "anchors": made.n_anchors,
@@ -245,6 +252,22 @@ def _of_failures(bench: Workbench, round: int) -> list[Sample]:
         texts=dict(zip(train.caption_ids, train.texts, strict=True)),
         owners={caption: train.image_ids[owner] for caption, owner in zip(train.caption_ids, train.owner, strict=True)},
     )
+
+
+def _released(bench: Workbench) -> list[Sample]:
+    """Samples from files instead of from builders; their pictures are kept with those that were made."""
+    found: list[Sample] = []
+    pairs = bench.source.pairs(bench.config.data.train_split)
+    for format, path in bench.config.method.released.items():
+        imported = import_released(format, Path(path), pairs)
+        for read in imported.images.values():
+            bench.blobs.put(read()).result()
+        found += imported.samples
+        bench.progress.say(
+            f"samples: {path}: {imported.n_rows} rows, {imported.n_foreign} belong to no caption of this split, "
+            f"{len(imported.samples)} samples"
+        )
+    return _within(_readable(bench, found), bench.config.method.max_samples)
 
 
 def _neighbours(bench: Workbench, images: np.ndarray, n: int) -> list[Sample]:  # type: ignore[type-arg]
