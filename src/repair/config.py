@@ -83,7 +83,7 @@ class MethodSection(Section):
     rules_options: dict[str, Any] = Field({}, description="Options of the rules.")
     maker: str = Field("world", description="Who makes images for other methods than RePair; none: nobody.")
     maker_options: dict[str, Any] = Field({}, description="Options of the image maker.")
-    released: dict[str, str] = Field(
+    released: dict[str, Any] = Field(
         {},
         description="Samples that a project released, used instead of making some: {format = path}; formats: negclip, "
         "sugarcrepe, coco_cf, cs_clip, laclip, tripletclip.",

@@ -12,7 +12,7 @@ from repair.core.progress import Progress
 from repair.pipeline import ahead, evaluating, stages_methods, stages_repair, stages_train
 from repair.pipeline.graph import Stage, Work, stage_key
 from repair.pipeline.stages_repair import FAILED_CALLS
-from repair.pipeline.tools import Toolbox
+from repair.pipeline.tools import Toolbox, file_identity
 from repair.pipeline.workbench import Workbench
 from repair.store.run_folder import StageState
 
@@ -251,7 +251,10 @@ def _checker(setting: str) -> Callable[[Workbench], str]:
 
 
 def _tools(bench: Workbench) -> str:
-    """Fingerprints of what a method's samples are made with, so that a missing tool is told before any work."""
+    """Fingerprints of what a method's samples are made with, or read from; a missing tool is told before any work."""
+    released = bench.config.method.released
+    if released:
+        return str(sorted((name, file_identity(Path(str(path)))) for name, path in released.items()))
     return str(sorted(Toolbox.of(bench, bench.method).fingerprints().items()))
 
 

@@ -2,18 +2,20 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from repair.calls.codecs import BYTES, JsonCodec
 from repair.calls.prices import parse_prices, seat_of
-from repair.core.errors import BackendError, ConfigError, suggest
-from repair.core.identity import derive_seed, hash_bytes
+from repair.core.errors import BackendError, ConfigError, DataError, suggest
+from repair.core.identity import derive_seed, hash_bytes, hash_value
 from repair.core.ports import Reply
 from repair.core.synthesis import CaptionWriter, Change, ImageMaker, MakingTask, WritingTask
 from repair.methods.method import Method
 from repair.pipeline import registries
 from repair.pipeline.asking import Asker
 from repair.pipeline.workbench import Workbench
+from repair.store.files import content_hash
 
 WRITE_TASK, MAKE_TASK = "write", "make"
 
@@ -71,6 +73,17 @@ def _maker(bench: Workbench, method: Method) -> ImageMaker:
         settings.maker, options=settings.maker_options, editor=lambda: bench.image_editor
     )
     return maker
+
+
+def file_identity(path: Path) -> str:
+    """Content hash of a file; of a folder, of the names, sizes and times of its files. Raises DataError."""
+    try:
+        if path.is_dir():
+            files = [(file.name, file.stat()) for file in sorted(path.iterdir())]
+            return hash_value([[name, facts.st_size, facts.st_mtime_ns] for name, facts in files])
+        return content_hash(path)
+    except OSError as error:
+        raise DataError(f"method.released: {path} cannot be read: {error.strerror}") from error
 
 
 @dataclass(slots=True, kw_only=True)
