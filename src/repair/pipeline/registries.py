@@ -96,6 +96,13 @@ WRITERS.add("world", "repair.world.synthesis:WorldWriter", "any change, over the
 MAKERS = Registry("image maker")
 MAKERS.add("world", "repair.world.synthesis:WorldMaker", "draws and redraws scenes; errs at set rates")
 
+_REPLAY = "recorded answers: replay(path=…, of=…) records what another backend answers, replay(path=…) replays"
+VERIFIERS.add("replay", "repair.pipeline.replaying:verifier", _REPLAY)
+INSTRUCTORS.add("replay", "repair.pipeline.replaying:instructor", _REPLAY)
+TEXT_EDITORS.add("replay", "repair.pipeline.replaying:text_editor", _REPLAY)
+IMAGE_EDITORS.add("replay", "repair.pipeline.replaying:image_editor", _REPLAY)
+PLANNERS.add("replay", "repair.pipeline.replaying:planner", _REPLAY)
+
 ALL = (
     SOURCES,
     ENCODERS,
