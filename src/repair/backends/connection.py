@@ -20,6 +20,7 @@ import openai
 
 from repair.core.errors import BackendError, ConfigError, RateLimited, Refused, ServerRejected, Unavailable
 from repair.core.records import Usage
+from repair.core.redaction import keep_secret, redacted
 
 Result = TypeVar("Result")
 
@@ -29,7 +30,6 @@ _NO_KEY = "none"
 _NOTHING = Usage(price_usd=0.0)  # what a call costs that the server turned away
 _NEVER_SENT = (ConnectionRefusedError, socket.gaierror)
 _SHOWN = 300  # characters of a server's message
-_KEY_LIKE = re.compile(r"(?:sk|pk|key|tok)-[\w*.-]{6,}|(?i:bearer)\s+\S+")
 
 # What servers call the refusal of one item, in `code` or `type` of the error; the next item may well pass.
 _POLICY = ("content_filter", "content_policy", "moderation", "responsible_ai", "safety", "invalid_prompt")
@@ -61,6 +61,8 @@ class Connection:
             raise ConfigError(
                 f'option "api_key_env": the environment variable {api_key_env} is not set; it must hold the key'
             )
+        if api_key_env:
+            keep_secret(os.environ[api_key_env])
         self.base_url = base_url.rstrip("/")
         self._api_key_env = api_key_env
         self._timeout = httpx2.Timeout(connect=connect_timeout_s, read=read_timeout_s, write=None, pool=None)
@@ -88,13 +90,6 @@ class Connection:
         if isinstance(error, openai.APIConnectionError):
             return self._no_answer(error)
         return Unavailable(f"{self.base_url}: {self._said(error)}")
-
-    def without_key(self, text: str) -> str:
-        """`text` with the key, and whatever looks like one, cut out."""
-        key = os.environ.get(self._api_key_env) if self._api_key_env else None
-        if key:
-            text = text.replace(key, "[key]")
-        return _KEY_LIKE.sub("[key]", text)
 
     async def _client_here(self) -> openai.AsyncOpenAI:
         """The client of the running event loop.
@@ -146,7 +141,7 @@ class Connection:
         cause = error.__cause__
         if isinstance(cause, httpx2.ReadTimeout):
             return Unavailable(f"{self.base_url}: no answer for read_timeout_s = {self._read_timeout_s:g} s")
-        why = " ".join(self.without_key(str(cause or error)).split())
+        why = " ".join(redacted(str(cause or error)).split())
         never_sent = any(isinstance(link, _NEVER_SENT) for link in _chain(cause))
         return Unavailable(
             f"{self.base_url}: {why[:_SHOWN] or type(cause).__name__}", usage=_NOTHING if never_sent else None
@@ -158,7 +153,7 @@ class Connection:
         message = body.get("message") if isinstance(body, dict) else None
         if not isinstance(message, str):
             message = body if isinstance(body, str) and body else error.message
-        line = " ".join(self.without_key(message).split())
+        line = " ".join(redacted(message).split())
         return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 

@@ -21,6 +21,7 @@ from repair.core.identity import canonical_json, hash_value
 from repair.core.images import decode
 from repair.core.ports import Case, ImageItem, Reply
 from repair.core.records import Direction, Instruction, Usage
+from repair.core.redaction import redacted
 
 ServerKind = Literal["openai", "vllm-omni", "sglang", "other"]
 
@@ -133,7 +134,7 @@ class ImagesEditor:
             items = value["data"]
             first = items[0]
         except (ValueError, TypeError, LookupError, RecursionError):
-            shown = " ".join(self._connection.without_key(text[:80]).split())
+            shown = " ".join(redacted(text[:80]).split())
             raise Unavailable(f'{self._connection.base_url}: the answer holds no image: "{shown}"') from None
         usage = _usage(value.get("usage"), n_images=len(items))
         try:

@@ -226,7 +226,7 @@ def test_the_key_is_sent_and_nowhere_else(
     shown = [repr(caught.value), caught.value.raw, str(garbled.value), repr(chat), repr(chat.connection), caplog.text]
     shown += [chat.fingerprint, json.dumps(chat.parameters), chat.place]
     assert "sk-" not in "".join(shown)
-    assert "[key]" in str(caught.value)
+    assert "[redacted]" in str(caught.value)
     monkeypatch.setenv("TEST_KEY", "another")
     assert model(server, api_key_env="TEST_KEY").fingerprint == model(server).fingerprint
 

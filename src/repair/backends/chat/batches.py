@@ -18,6 +18,7 @@ from repair.core.errors import BackendError, ConfigError, RateLimited, ServerRej
 from repair.core.identity import canonical_json, hash_value
 from repair.core.ports import Reply
 from repair.core.records import Usage
+from repair.core.redaction import redacted
 
 Result = TypeVar("Result")
 
@@ -133,7 +134,7 @@ class BatchServer:
             faults = (batch.errors and batch.errors.data) or []
             why = "; ".join(f"{fault.code}: {fault.message}" for fault in faults[:3]) or "no reason given"
             kind = RateLimited if "limit" in why else ServerRejected
-            raise kind(self._chat.connection.without_key(f"the batch {batch.id} failed: {why}"), usage=_NOTHING)
+            raise kind(redacted(f"the batch {batch.id} failed: {why}"), usage=_NOTHING)
         lines: dict[str, Mapping[str, Any]] = {}
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
@@ -182,7 +183,7 @@ class BatchServer:
         else:
             status, fault = 502, line.get("error") or {}
         names = f"{fault.get('code')} {fault.get('type')}"
-        said = self._chat.connection.without_key(str(fault.get("message", "no reason given")))
+        said = redacted(str(fault.get("message", "no reason given")))
         failure = self._chat.connection.status_failure(int(status), names, said, {})
         if isinstance(failure, RateLimited):  # it waited for a day already: the limiter has no part in it
             return _raise(Unavailable(str(failure), usage=failure.usage))

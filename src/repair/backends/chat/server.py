@@ -12,6 +12,7 @@ from repair.core.errors import BadReply, ConfigError, Refused, Unavailable
 from repair.core.identity import canonical_json, hash_value
 from repair.core.ports import Reply
 from repair.core.records import Usage
+from repair.core.redaction import redacted
 
 ServerKind = Literal["openai", "vllm", "sglang", "llama.cpp", "ollama", "other"]
 Structured = Literal["json_schema", "json_object", "prompt"]
@@ -118,7 +119,7 @@ class ChatServer:
             completion = _Completion.model_validate(value)
         except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
             kind = "no JSON" if not isinstance(error, ValidationError) else "no chat completion"
-            shown = " ".join(self.connection.without_key(text[:80]).split())
+            shown = " ".join(redacted(text[:80]).split())
             raise Unavailable(f'{where}: the answer is {kind}: "{shown}"') from None
         choice = completion.choices[0]
         content = choice.message.content or ""
@@ -143,7 +144,7 @@ class ChatServer:
         fault = error if isinstance(error, dict) else {"message": str(error)}
         code = fault.get("code")
         status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        said = _cut(self.connection.without_key(str(fault.get("message", ""))))
+        said = _cut(redacted(str(fault.get("message", ""))))
         return self.connection.status_failure(status, f"{code} {fault.get('type')}", said, {})
 
 
