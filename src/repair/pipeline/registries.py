@@ -93,7 +93,14 @@ METHODS.add("la_sc_al", "repair.methods.recipes:la_sc_al", "LaCLIP, SugarCrepe a
 WRITERS = Registry("caption writer")
 WRITERS.add("world", "repair.world.synthesis:WorldWriter", "any change, over the world's truth; errs at set rates")
 
+WRITERS.add(
+    "lexical", "repair.backends.lexical.writer:LexicalWriter", "rules and a lexicon; calls nothing", extra="lexical"
+)
+WRITERS.add("chat", "repair.backends.chat.writer:ChatWriter", _CHAT, extra="chat")
+WRITERS.add("masked_lm", "repair.backends.masked_lm:MaskFiller", "a word masked and filled; replacements", extra="hf")
+
 MAKERS = Registry("image maker")
+MAKERS.add("editor", "repair.pipeline.editor_maker:EditorMaker", "editing.image_editor, on the anchor's image")
 MAKERS.add("world", "repair.world.synthesis:WorldMaker", "draws and redraws scenes; errs at set rates")
 
 _REPLAY = "recorded answers: replay(path=…, of=…) records what another backend answers, replay(path=…) replays"
