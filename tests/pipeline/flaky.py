@@ -1,9 +1,10 @@
 """The world's backends behind a door: calls that a file names fail, and every call is written down.
 
-A backend is registered by the `flaky` fixture of a test. Its folder holds `fails` (one word a line: a task, or a task
-and a remainder of three, "verify 1") and gets `calls` (task and failure id of each call, in order).
+Their folder holds `fails` (one word a line: a task, or a task and a remainder of three, "verify 1") and gets `calls`
+(task, failure id and seed of each call, in order). While a file `hangs` is there, no call is answered.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +21,34 @@ class _Door:
         self._folder = Path(folder)
         self.fingerprint = inner.fingerprint
 
-    def _enter(self, task: str, case: Case) -> None:
+    async def _enter(self, task: str, case: Case, seed: int) -> None:
         with (self._folder / "calls").open("a") as file:
-            file.write(f"{task} {case.failure_id}\n")
+            file.write(f"{task} {case.failure_id} {seed}\n")
+        while (self._folder / "hangs").exists():
+            await asyncio.sleep(0.005)
         fails = self._folder / "fails"
         words = fails.read_text().splitlines() if fails.exists() else []
         if task in words or f"{task} {derive_seed(0, case.failure_id) % 3}" in words:
             raise Refused("the door is shut")
 
     async def verify(self, case: Case, *, seed: int) -> Any:
-        self._enter("verify", case)
+        await self._enter("verify", case, seed)
         return await self._inner.verify(case, seed=seed)
 
     async def instruct(self, case: Case, *, seed: int) -> Any:
-        self._enter("instruct", case)
+        await self._enter("instruct", case, seed)
         return await self._inner.instruct(case, seed=seed)
 
     async def edit_text(self, case: Case, instruction: Any, *, seed: int) -> Any:
-        self._enter("edit_text", case)
+        await self._enter("edit_text", case, seed)
         return await self._inner.edit_text(case, instruction, seed=seed)
 
     async def edit_image(self, case: Case, instruction: Any, *, seed: int) -> Any:
-        self._enter("edit_image", case)
+        await self._enter("edit_image", case, seed)
         return await self._inner.edit_image(case, instruction, seed=seed)
 
     async def plan(self, case: Case, *, n_edits: int, seed: int) -> Any:
-        self._enter("plan", case)
+        await self._enter("plan", case, seed)
         return await self._inner.plan(case, n_edits=n_edits, seed=seed)
 
 
@@ -101,9 +104,18 @@ def settings(folder: Path) -> list[str]:
     ]
 
 
-def calls(folder: Path) -> list[tuple[str, str]]:
-    """(task, failure id) of every call so far, in order; the list is emptied."""
+def requests(folder: Path) -> list[tuple[str, str, str]]:
+    """(task, failure id, seed) of every call so far, in order."""
     file = folder / "calls"
     lines = file.read_text().splitlines() if file.exists() else []
-    file.write_text("")
-    return [(task, failure) for task, failure in map(str.split, lines)]  # type: ignore[misc]
+    return [(task, failure, seed) for task, failure, seed in map(str.split, lines)]
+
+
+def calls(folder: Path) -> list[tuple[str, str]]:
+    """(task, failure id) of every call so far, in order; the list is emptied."""
+    found = [(task, failure) for task, failure, _ in requests(folder)]
+    (folder / "calls").write_text("")
+    return found
+
+
+COMMAND = "from tests.pipeline import flaky; flaky.register(); from repair.cli import main; main()"

@@ -56,7 +56,8 @@ class Budget:
 
     def learn(self, spent: Spent) -> None:
         """The ledger has seen more than this process knows of: other processes spend too."""
-        self._spent = spent
+        if spent.n_calls > self._spent.n_calls:
+            self._spent = spent
 
     def require_price(self, task: str, estimate: Usage | None, *, name: str = "") -> None:
         """Raises ConfigError if money is capped and the price of `task` is unknown: ask before the first call.

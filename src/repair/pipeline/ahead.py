@@ -77,6 +77,9 @@ class _Journeys:
             self._candidates.setdefault(candidate.failure_id, []).append(candidate)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="select")
         self._selecting = Selecting(bench, after=mined_with(round))
+        draws_lazily = self._fused and self._edits and bench.image_editor is not None
+        if draws_lazily or (self._checks and bench.config.selection.verify_candidates):
+            self._selecting.prepare()
 
     def __enter__(self) -> "_Journeys":
         return self

@@ -33,6 +33,10 @@ class Features:
     def _train(self) -> tuple[FloatArray, FloatArray]:
         return self.embeddings(self._bench.train)
 
+    def load(self) -> None:
+        """Load the encoder and embed the train split now, not on first use."""
+        _ = self._train
+
     # ------------------------------------------------------------------------------------------ a split
 
     def prepared_images(self, catalogue: Catalogue) -> Array:

@@ -20,6 +20,10 @@ class Selecting:
         self._bench = bench
         self._features = Features(bench, after)
 
+    def prepare(self) -> None:
+        """Load now what selecting needs of the model and the train split, not when the first failure comes."""
+        self._features.load()
+
     def of_all(
         self,
         failures: Sequence[Failure],

@@ -243,7 +243,10 @@ class Workbench:
 
     def seat(self, backend: Backend) -> Seat:
         """Where calls to a backend of this run go, and what they cost there."""
-        return self._seats[id(backend)]
+        known = self._seats.get(id(backend))
+        if known is not None:
+            return known
+        return seat_of(backend, name=type(backend).__name__, prices=parse_prices(self.config.calls.prices))
 
     def seat_of_role(self, role: str) -> Seat:
         """The same by the backend's name in this class, e.g. "image_editor"."""
