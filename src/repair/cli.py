@@ -230,6 +230,20 @@ def bench(
     _emit(run_bench(config, overrides or (), progress=ConsoleProgress(), match=match), as_json, bench_lines)
 
 
+@app.command(rich_help_panel="Compare")
+def tables(
+    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench, e.g. runs/bench-methods.")],
+    out: Annotated[Path | None, typer.Option(help="Write the page here, e.g. docs/results.md.")] = None,
+) -> None:
+    """The paper's tables and figures from a finished bench, beside the paper's numbers."""
+    from repair.reports.bench_tables import results_page, write_results
+
+    command = f"repair tables {bench}" + (f" --out {out}" if out else "")
+    if out is not None:
+        write_results(bench, out, command=command)
+    _emit(str(out), False, lambda _: [f"wrote {out}"] if out else results_page(bench, command=command).splitlines())
+
+
 def _pipeline(
     config: Path,
     overrides: list[str] | None,
