@@ -43,7 +43,7 @@ from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
-from repair.pipeline.budgets import Match, allowance, best_rate, checked_match, reference_use
+from repair.pipeline.budgets import Match, allowance, best_rate, checked_match, has_samples, reference_use
 from repair.store.files import write_json
 
 BASE = "base"  # the row of what every variant starts from
@@ -202,7 +202,8 @@ def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
         on_val[variant] = {f"{rate:g}": score for rate, score in scores.items()}
     configs = {}
     for variant in plan.variants:
-        for fraction in sorted(equal.fractions, reverse=True):
+        budgeted = has_samples(plan.configs[variant, plan.seeds[0]])
+        for fraction in sorted(equal.fractions, reverse=True) if budgeted else [1.0]:
             label = variant if fraction == 1 else f"{variant} {fraction:.0%}"
             for seed in plan.seeds:
                 configs[label, seed] = _at(

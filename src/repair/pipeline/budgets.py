@@ -7,6 +7,8 @@ from repair.config import Config
 from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.core.records import Candidate, Failure, Instruction, Repair, RepairStatus
+from repair.methods.method import Method
+from repair.pipeline.registries import METHODS
 from repair.store.tables import read_table
 
 Match = Literal["samples", "calls", "steps"]
@@ -56,6 +58,14 @@ def allowance(config: Config, match: Match, use: int, fraction: float) -> list[s
     if match == "samples":
         return [f"grids.max_samples={n}"]
     return [] if fraction == 1 else [f"mining.max_failures={max(int(config.mining.max_failures * fraction), 1)}"]
+
+
+def has_samples(config: Config) -> bool:
+    """Whether a smaller budget of samples would change anything. Raises ConfigError for an unknown method."""
+    if config.method.name == "repair":
+        return config.training.loss != "vanilla"
+    method: Method = METHODS.build(config.method.name, options=config.method.options)
+    return bool(method.builders or method.failures)
 
 
 def best_rate(scores: Mapping[float, float]) -> float:
