@@ -27,6 +27,7 @@ FAMILIES: tuple[tuple[Change, ...], ...] = (
 class _Base:
     name: str
     n_calls: int = 0
+    n_samples: int = 1
     per_image: bool = False
     measured: bool = False
     written: tuple[Change, ...] = ()
@@ -179,6 +180,7 @@ class Views(_Base):
     """SimCLR: two views of an image. `careful`: no flip or colour change where a caption of the image speaks of it."""
 
     per_image: bool = True
+    n_samples: int = 2
     options: ViewOptions = field(default_factory=ViewOptions)
     careful: bool = False
 
@@ -331,6 +333,7 @@ class HalfTruths(_Base):
     """
 
     n_calls: int = 6  # 2 + entities; a caption has about four
+    n_samples: int = 5
     written: tuple[Change, ...] = (Change.UNITS, Change.FOIL)
 
     async def build(self, anchor: Anchor, tools: Tools, shared: tuple[str, ...]) -> list[Sample]:  # noqa: ARG002

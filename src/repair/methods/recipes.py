@@ -44,7 +44,7 @@ def laclip(*, n_rewrites: int = 1) -> Method:
     return Method(
         title="LaCLIP",
         types=("T⁺",),
-        builders=(Rewrites(name="rewrite", n_calls=n_rewrites, n=n_rewrites),),
+        builders=(Rewrites(name="rewrite", n_calls=n_rewrites, n_samples=n_rewrites, n=n_rewrites),),
         composition=Composition(rewrites=True),
     )
 
@@ -126,7 +126,7 @@ def fsc_clip(*, weight: float = 0.5) -> Method:
     return Method(
         title="FSC-CLIP",
         types=("T⁻",),
-        builders=(Rules(name="focal", ruled=(Change.SWAP, Change.REPLACE_OBJECT), shuffle=True),),
+        builders=(Rules(name="focal", ruled=(Change.SWAP, Change.REPLACE_OBJECT), shuffle=True, n_samples=3),),
         composition=Composition(negatives=3, columns=False, terms=(("focal", weight),)),
         notes="without its loss over patches and tokens, whose features a dual encoder does not give",
     )
@@ -137,7 +137,7 @@ def ce_clip(*, ranked: float = 0.2, intra: float = 0.3) -> Method:
     return Method(
         title="CE-CLIP",
         types=("T⁻",),
-        builders=(Rules(name="typed", ruled=_SWAP_TYPES),),
+        builders=(Rules(name="typed", ruled=_SWAP_TYPES, n_samples=len(_SWAP_TYPES)),),
         composition=Composition(
             negatives=4, types=tuple(map(str, _SWAP_TYPES)), terms=(("ranked", ranked), ("intra", intra))
         ),

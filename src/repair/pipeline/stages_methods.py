@@ -157,7 +157,7 @@ def _build(
         n_next = len(anchors) - n_asked
         if max_samples is not None:
             n_kept = sum(sample.rejected is None for sample in chosen)
-            rate = max(n_kept / n_asked, _LEAST_RATE) if n_asked else 1.0
+            rate = max(n_kept / n_asked, _LEAST_RATE) if n_asked else float(builder.n_samples)
             missing = max(max_samples - n_kept, 0)
             n_next = min(n_next, math.ceil(missing / rate * (_SPARE if n_asked else 1.0)))
         if max_calls is not None and builder.n_calls:
