@@ -62,9 +62,9 @@ class Builder(Protocol):
     """Makes samples of one kind of idea, in three steps: `prepare` once, `build` for each anchor, `choose` for all.
 
     `n_calls` is how many calls an anchor costs at most, `n_samples` how many samples it gives as a rule. `per_image`:
-    an anchor is an image, whichever its caption; `measured`: whether `choose` needs the cosines of `Measure` (the gaps are
-    always there). `written`, `ruled` and `makes`: what it asks of the writer, of the rules, and whether it asks the
-    maker.
+    an anchor is an image, whichever its caption; `measured`: whether `choose` needs the cosines of `Measure` (the gaps
+    are always there). `written`, `ruled` and `makes`: what it asks of the writer, of the rules, and whether it asks
+    the maker.
     """
 
     @property
