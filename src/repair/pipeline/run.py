@@ -127,6 +127,7 @@ def run_pipeline(
     The result: {"run": folder, "stages": [{"round", "stage", "cached", "seconds", "summary"}, …]}.
     """
     stages, wanted = stages_of(config), stages_until(config, until)
+    stages_methods.require_tools(config)
     with Workbench.open(config, progress=progress, reuse=reuse, command=command) as bench:
         executor = _Executor(bench, retry_failed=retry_failed)
         for stage in BASE:
@@ -251,11 +252,11 @@ def _checker(setting: str) -> Callable[[Workbench], str]:
 
 
 def _tools(bench: Workbench) -> str:
-    """Fingerprints of what a method's samples are made with, or read from; a missing tool is told before any work."""
+    """Fingerprints of what a method's samples are made with, or read from."""
     released = bench.config.method.released
     if released:
         return str(sorted((name, file_identity(Path(str(path)))) for name, path in released.items()))
-    return str(sorted(Toolbox.of(bench, bench.method).fingerprints().items()))
+    return str(sorted(Toolbox.of(bench.config, bench.method).fingerprints().items()))
 
 
 _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from repair.config import Config
 from repair.core.identity import derive_rng, derive_seed
 from repair.core.records import Failure, Verdict
 from repair.core.synthesis import Sample, SampleKind
@@ -68,7 +69,7 @@ def make_samples(bench: Workbench, round: int) -> Work:
     if released:
         summary["released"] = _counts(released)
     builders = () if released else method.builders
-    asker, box, measuring = bench.asker(), Toolbox.of(bench, method), Measuring(bench, features)
+    asker, box, measuring = bench.asker(), Toolbox.of(bench.config, method), Measuring(bench, features)
     for place_in, builder in enumerate(builders):
         made = _build(bench, asker, box, measuring, builder, share=(place_in, len(builders)))
         found += made.samples
@@ -332,3 +333,8 @@ def method_of(name: str, options: dict[str, object]) -> Method:
 
     method: Method = METHODS.build(name, options=options)
     return method
+
+
+def require_tools(config: Config) -> None:
+    """Raises ConfigError if the config's method lacks a writer or a maker it will ask, before anything is written."""
+    Toolbox.of(config, method_of(config.method.name, config.method.options))

@@ -7,6 +7,7 @@ from typing import Any
 
 from repair.calls.codecs import BYTES, JsonCodec
 from repair.calls.prices import parse_prices, seat_of
+from repair.config import Config
 from repair.core.errors import BackendError, ConfigError, DataError, suggest
 from repair.core.identity import derive_seed, hash_bytes, hash_value
 from repair.core.ports import Reply
@@ -33,16 +34,16 @@ class Toolbox:
     maker: ImageMaker | None
 
     @classmethod
-    def of(cls, bench: Workbench, method: Method) -> "Toolbox":
+    def of(cls, config: Config, method: Method) -> "Toolbox":
         """Those that the method will ask. Raises ConfigError where one is missing or cannot do what is asked of it."""
-        settings = bench.config.method
+        settings = config.method
         written = {change for builder in method.builders for change in builder.written}
         ruled = {change for builder in method.builders for change in builder.ruled}
         makes = any(builder.makes for builder in method.builders)
         return cls(
             writer=_writer("method.writer", settings.writer, settings.writer_options, written, method),
             rules=_writer("method.rules", settings.rules, settings.rules_options, ruled, method),
-            maker=_maker(bench, method) if makes else None,
+            maker=_maker(config, method) if makes else None,
         )
 
     def fingerprints(self) -> dict[str, str]:
@@ -65,12 +66,18 @@ def _writer(
     return writer
 
 
-def _maker(bench: Workbench, method: Method) -> ImageMaker:
-    settings = bench.config.method
+def _maker(config: Config, method: Method) -> ImageMaker:
+    settings, editing = config.method, config.editing
     if settings.maker == registries.NONE:
         raise ConfigError(f"method.maker: {method.title} makes images, so it needs an image maker, not none")
     maker: ImageMaker = registries.MAKERS.build(
-        settings.maker, options=settings.maker_options, editor=lambda: bench.image_editor
+        settings.maker,
+        options=settings.maker_options,
+        editor=lambda: (
+            None
+            if editing.image_editor == registries.NONE
+            else registries.IMAGE_EDITORS.build(editing.image_editor, options=editing.image_options)
+        ),
     )
     return maker
 
