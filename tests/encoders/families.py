@@ -145,3 +145,14 @@ def dual_folder(folder: Path, *, seed=0, size=32, words=WORDS, hidden=16) -> Pat
     processor = transformers.ViTImageProcessor(size={"height": size, "width": size})
     build = _drawn(lambda: transformers.VisionTextDualEncoderModel(config), seed)
     return _saved(folder, build, processor, words=words)
+
+
+def clip_processor_folder(folder: Path) -> Path:
+    """A CLIP folder with a processor for both, as sentence-transformers loads it."""
+    clip_folder(folder)
+    processor = transformers.CLIPProcessor(
+        image_processor=transformers.AutoImageProcessor.from_pretrained(folder),
+        tokenizer=transformers.AutoTokenizer.from_pretrained(folder),
+    )
+    processor.save_pretrained(folder)
+    return folder

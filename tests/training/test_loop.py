@@ -34,7 +34,7 @@ def assert_equal_bits(left, right):
 
 
 def timeless(row):
-    return {name: value for name, value in asdict(row).items() if name not in ("step_s", "pairs_per_s")}
+    return {name: value for name, value in asdict(row).items() if name not in ("step_s", "pairs_per_s", "wait_s")}
 
 
 def score_of(encoder):

@@ -74,6 +74,63 @@ def contrastive_loss(
     return (functional.cross_entropy(logits, labels) + functional.cross_entropy(logits.T, labels)) / 2
 
 
+def contrastive_share(
+    own_images: torch.Tensor,
+    own_texts: torch.Tensor,
+    all_images: torch.Tensor,
+    all_texts: torch.Tensor,
+    scale: torch.Tensor | float,
+    *,
+    first: int,
+    row_matches: torch.Tensor,
+    column_matches: torch.Tensor,
+) -> torch.Tensor:
+    """The part of `contrastive_loss` of n pairs in which k of them, `first` … `first + k - 1`, ask; a scalar.
+
+    The parts of all pairs, each taken once, add up to the whole loss. So each of several processes takes its own pairs'
+    part, a (k, n) matrix of logits rather than an (n, n) one.
+
+    Args:
+        own_images: Shape (k, dim), k ≥ 1; with `own_texts`, the pairs that ask.
+        own_texts: Shape (k, dim).
+        all_images: Shape (n, dim): what is asked among, in the order of the pairs.
+        all_texts: Shape (n, dim).
+        scale: The logit scale α.
+        first: Where the own pairs stand among all.
+        row_matches: Boolean (k, n): own image i matches text j.
+        column_matches: Boolean (n, k): image i matches own text j.
+
+    Example:
+        >>> x = torch.eye(4)
+        >>> none = torch.zeros(4, 4, dtype=torch.bool)
+        >>> cuts = [slice(0, 3), slice(3, 4)]
+        >>> parts = [contrastive_share(x[c], x[c], x, x, 5.0, first=c.start, row_matches=none[c],
+        ...          column_matches=none[:, c]) for c in cuts]
+        >>> bool(torch.isclose(sum(parts), contrastive_loss(x, x, 5.0)))
+        True
+    """
+    n, k = len(all_images), len(own_images)
+    labels = torch.arange(first, first + k, device=own_images.device)
+    own = torch.zeros(k, n, dtype=torch.bool, device=own_images.device)
+    own[torch.arange(k, device=own.device), labels] = True
+    by_image = _logits(own_images, all_texts, scale).masked_fill(row_matches & ~own, -torch.inf)
+    by_text = _logits(own_texts, all_images, scale).masked_fill(column_matches.T & ~own, -torch.inf)
+    total = functional.cross_entropy(by_image, labels, reduction="sum")
+    return (total + functional.cross_entropy(by_text, labels, reduction="sum")) / (2 * n)
+
+
+def mean_cosine(features: torch.Tensor) -> float:
+    """The mean cosine of two different rows of (n, dim) features, n ≥ 2: near 1, the embedding has collapsed.
+
+    Example:
+        >>> round(mean_cosine(torch.eye(3)), 4), round(mean_cosine(torch.ones(5, 2)), 4)
+        (0.0, 1.0)
+    """
+    n = len(features)
+    total = _unit(features.detach()).sum(dim=0).square().sum()
+    return float((total - n) / (n * (n - 1)))
+
+
 def grid_loss(image_features: torch.Tensor, text_features: torch.Tensor, scale: torch.Tensor | float) -> torch.Tensor:
     """The local loss: the mean over grids of L_g = ½ [CE_row(G) + CE_row(Gᵀ)], labels on the diagonal; a scalar.
 

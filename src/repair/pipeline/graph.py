@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from repair.config import OPERATIONAL, Config
+from repair.config import Config
 from repair.core.identity import hash_value
 
 _VERSION = 1  # raise it when a stage computes something else from the same inputs
@@ -58,6 +58,6 @@ def read_settings(stage: Stage, config: Config) -> dict[str, Any]:
     """The settings that the stage declares to read, without those that only say how to run."""
     return {
         name: value
-        for name, value in config.flat().items()
-        if name not in OPERATIONAL and (name in stage.settings or name.split(".")[0] in stage.settings)
+        for name, value in config.identity().items()
+        if name in stage.settings or name.split(".")[0] in stage.settings
     }

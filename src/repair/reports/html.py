@@ -151,4 +151,12 @@ def _training_plots(view: RunView, round: int) -> list[dict[str, Any]]:
             svg = plots.curves(series, label=f"{title}, round {round}", dots=title.startswith("Mean"))
             legend = [(name, text) for name, text in lines if name in found] if len(lines) > 1 else []
             made.append({"title": title, "legend": legend, "svg": Markup(svg)})
+    state = view.states.get((round, "train"))
+    mixes = [] if state is None else [(float(a), float(score)) for a, score in state.summary.get("wise_ft_curve", [])]
+    if mixes:
+        title = "Mean R@1 on val, weights mixed with the start"
+        svg = plots.curves(
+            [("score", mixes)], label=f"{title}, round {round}", dots=True, x_label="share of the trained"
+        )
+        made.append({"title": title, "legend": [], "svg": Markup(svg)})
     return made

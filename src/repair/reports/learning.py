@@ -68,7 +68,8 @@ def grids_facts(view: RunView) -> list[dict[str, Any]]:
 
 
 def training_facts(view: RunView) -> list[dict[str, Any]]:
-    """One dict a round that has begun to train: steps done, first and last stretch of the losses, best validation."""
+    """One dict a round that has begun to train: steps done, first and last stretch of the losses, best validation, the
+    share of the time the device waited for inputs, and val scores of mixes with the start (WiSE-FT)."""
     found = []
     for round in view.rounds:
         rows = view.metrics(round)
@@ -76,17 +77,23 @@ def training_facts(view: RunView) -> list[dict[str, Any]]:
             continue
         stretch = max(1, len(rows) // 20)
         scores = [(row["step"], row["score"]) for row in rows if row.get("score") is not None]
+        state = view.states.get((round, "train"))
+        waits = [row["wait_s"] for row in rows if row.get("wait_s") is not None]
+        seconds = sum(row.get("step_s") or 0.0 for row in rows)
         found.append(
             {
                 "round": round,
                 "n_steps": view.config.training.n_steps,
                 "n_done": len(rows),
-                "finished": (round, "train") in view.states,
+                "finished": state is not None,
                 "first": _means(rows[:stretch]),
                 "last": _means(rows[-stretch:]),
                 "scores": [list(score) for score in scores],
                 "best": list(_best(scores)) if scores else None,
-                "seconds": round_to(sum(row.get("step_s") or 0.0 for row in rows), 1),
+                "seconds": round_to(seconds, 1),
+                "idle": sum(waits) / seconds if waits and seconds else None,
+                "mixes": [] if state is None else state.summary.get("wise_ft_curve", []),
+                "mix": 1.0 if state is None else state.summary.get("wise_ft", 1.0),
                 "n_samples": sum(row["n_pairs"] for row in rows),
             }
         )

@@ -123,8 +123,14 @@ def histogram(entries: Sequence[Sequence[int]], *, style: str, x_label: str, lab
     return _svg(height, parts, label)
 
 
-def curves(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, label: str, dots: bool = False) -> str:
-    """Lines of (class, points) on common axes over training steps; `dots` marks every point, not only the last."""
+def curves(
+    series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    *,
+    label: str,
+    dots: bool = False,
+    x_label: str = "step",
+) -> str:
+    """Lines of (class, points) on common axes, by default over steps; `dots` marks every point, not only the last."""
     points = [point for _, line in series for point in line]
     if not points:
         return ""
@@ -140,7 +146,7 @@ def curves(series: Sequence[tuple[str, Sequence[tuple[float, float]]]], *, label
     for tick in x_axis.ticks(5):
         parts.append(_text(x_axis(tick), base + 14, _number(tick), "tick mid"))
     parts.append(_line(left, base, right, base, "axis"))
-    parts.append(_text((left + right) / 2, base + 28, "step", "tick mid"))
+    parts.append(_text((left + right) / 2, base + 28, x_label, "tick mid"))
     for style, line in series:
         path = " ".join(f"{'M' if k == 0 else 'L'}{x_axis(x):.1f} {y_axis(y):.1f}" for k, (x, y) in enumerate(line))
         parts.append(f'<path d="{path}" class="curve {style}"/>')

@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from repair.core.errors import StoreError
 from repair.core.identity import canonical_json
@@ -31,6 +33,15 @@ class TrainingState:
     best_step: int | None = None
     best_score: float | None = None
     n_worse: int = 0  # evaluations since the best one
+    scaler: Mapping[str, Any] | None = None  # of float16 gradients
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """What `load` found beside weights and optimiser state."""
+
+    best: dict[str, Tensor] | None
+    average: dict[str, Tensor]
 
 
 def read_state(folder: Path) -> TrainingState | None:
@@ -52,28 +63,44 @@ def save(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     best: Mapping[str, Tensor] | None,
+    average: Mapping[str, Tensor] | None = None,
+    write: bool = True,
 ) -> None:
-    """Write the whole state or, if that fails, leave the former whole. Raises StoreError."""
+    """Write the whole state or, if that fails, leave the former whole. Raises StoreError.
+
+    Shards are put together for it, which takes all processes; those with `write=False` leave it at that.
+    """
     tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
     for name, parameter in module.named_parameters():
         for slot, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{slot}.{name}"] = value
     tensors.update({f"best.{name}": value for name, value in (best or {}).items()})
+    tensors.update({f"average.{name}": value for name, value in (average or {}).items()})
+    tensors = {name: whole(value) for name, value in tensors.items()}
+    if not write:
+        return
     # Cloned: safetensors refuses tensors that share storage.
     flat = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    facts = asdict(state)
+    if state.scaler is None:
+        del facts["scaler"]
     with replacing(folder / FILE_NAME) as temporary:
-        safetensors.torch.save_file(flat, str(temporary), metadata={_HEADER: canonical_json(asdict(state))})
+        safetensors.torch.save_file(flat, str(temporary), metadata={_HEADER: canonical_json(facts)})
 
 
-def load(folder: Path, *, module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor] | None:
-    """Put the kept weights and optimiser state in place; returns the best weights if there are some.
+def load(folder: Path, *, module: nn.Module, optimizer: torch.optim.Optimizer) -> Kept:
+    """Put the kept weights and optimiser state in place; returns the rest.
 
     Raises StoreError if the file does not fit the module.
     """
     path = folder / FILE_NAME
     try:
         tensors = safetensors.torch.load_file(str(path))
-        module.load_state_dict(_below("model.", tensors))
+        weights = _below("model.", tensors)
+        expected = module.state_dict()
+        if any(isinstance(value, DTensor) for value in expected.values()):
+            weights = {name: like(expected[name], value) for name, value in weights.items()}
+        module.load_state_dict(weights)
         slots = _below("optimizer.", tensors)
         for name, parameter in module.named_parameters():
             kept = {
@@ -81,12 +108,24 @@ def load(folder: Path, *, module: nn.Module, optimizer: torch.optim.Optimizer) -
             }
             # Copied into the parameter's own memory layout; the step counter stays where AdamW keeps it, on the CPU.
             optimizer.state[parameter] = {
-                slot: value if slot == "step" else torch.empty_like(parameter.detach()).copy_(value)
+                slot: value if slot == "step" else torch.empty_like(parameter.detach()).copy_(like(parameter, value))
                 for slot, value in kept.items()
             }
     except (safetensors.SafetensorError, OSError, RuntimeError) as error:
         raise StoreError(f"cannot resume from {path}: {error}; delete it to train from the start") from error
-    return _below("best.", tensors) or None
+    return Kept(best=_below("best.", tensors) or None, average=_below("average.", tensors))
+
+
+def whole(value: Tensor) -> Tensor:
+    """A tensor put together from its shards; any other as it is."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def like(target: Tensor, value: Tensor) -> Tensor:
+    """`value` cut into shards as `target` is; as it is if that is in one piece."""
+    if not isinstance(target, DTensor):
+        return value
+    return distribute_tensor(value.to(target.device), target.device_mesh, target.placements)
 
 
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

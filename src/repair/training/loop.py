@@ -8,9 +8,10 @@ alone, and everything else is in the checkpoint.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,29 +20,44 @@ from repair.core.errors import DataError, TrainingError
 from repair.core.identity import derive_seed, hash_value
 from repair.core.ports import TrainableEncoder
 from repair.core.records import Grid, Pair
-from repair.numerics.losses import clamp_log_scale
+from repair.numerics.losses import clamp_log_scale, logit_scale, mean_cosine
 from repair.store.files import write_json
-from repair.training import checkpoint
+from repair.training import checkpoint, parallel, sharding
+from repair.training.adapters import Adapters
+from repair.training.averaging import Average, copied, put
 from repair.training.batches import Batch, Batches, Loss
 from repair.training.checkpoint import TrainingState
 from repair.training.compositions.batches import ComposedBatches
+from repair.training.encoding import Precision, cached_step, whole_step
+from repair.training.inputs import Inputs, Rows
 from repair.training.matching import MatchTable
-from repair.training.objective import Parts, batch_loss
+from repair.training.memory import out_of_memory
+from repair.training.objective import Parts, features_loss
 from repair.training.optimizer import build_optimizer, learning_rate, set_lr
+from repair.training.parallel import ALONE, Group
 from repair.training.prepared import Prepared
 
 Evaluate = Callable[[TrainableEncoder], float]
+Warn = Callable[[str], None]
 _FAILED_BATCH = "failed-batch.json"
+_COLLAPSE_EVERY = 50  # steps between looks at the batch's mean cosine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to train. Everything but `checkpoint_every` changes the result.
+    """How to train. Everything but `checkpoint_every` and `collapse_cosine` changes the result.
 
     `loss` and the two batch sizes: see `batches.Batches`. `local_weight` is λ. `betas` and `eps` are AdamW's, as CLIP's
     are published; the paper does not say. `eval_every` steps, and at the end if it is not 0, `evaluate` is asked for
     a score, higher is better; `keep="best"` ends with the weights of the best one (the first of equals), and `patience`
     stops after so many evaluations in a row that were no better.
+
+    `micro_batch`: items encoded at once, with the loss and gradient of the whole batch (`encoding.cached_step`).
+    `precision`: autocast of the towers; weights, optimiser and losses stay in float32. `compile`: a torch.compile
+    backend. `lora_*`: low-rank adapters, merged at the end (`adapters`). `layer_decay`: factor on the learning rate for
+    each layer further from the output. `ema_decay`: the running average of the weights is what is evaluated and kept.
+    `sharded`: under several processes each holds a shard of the model (FSDP2) rather than all of it.
+    `collapse_cosine`: mean cosine of a batch's images or captions from which to warn.
     """
 
     loss: Loss = "local_grids"
@@ -60,6 +76,20 @@ class Recipe:
     patience: int | None = None
     checkpoint_every: int = 200
     seed: int = 0
+    micro_batch: int | None = None
+    precision: Precision = "fp32"
+    channels_last: bool = False
+    compile: str = ""
+    lora_rank: int = 0
+    lora_alpha: float = 16.0
+    lora_targets: str = ""
+    layer_decay: float = 1.0
+    ema_decay: float = 0.0
+    sharded: bool = False
+    collapse_cosine: float = 0.98
+
+
+_N_FIRST_OPTIONS = [f.name for f in fields(Recipe)].index("seed") + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +109,7 @@ class TrainingData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """One finished step. Only the last two fields depend on the machine."""
+    """One finished step, of all processes together. Only the last three fields depend on the machine."""
 
     step: int  # 1 … n_steps
     loss: float
@@ -94,6 +124,7 @@ class StepRow:
     score: float | None  # of the evaluation after this step, if there was one
     step_s: float
     pairs_per_s: float
+    wait_s: float = 0.0  # of step_s, how long the device waited for its inputs
 
 
 class Training:
@@ -104,6 +135,10 @@ class Training:
     grids, and `data_key`, which may name what else the data depend on), training goes on from there; the state of any
     other run is replaced. Raises TrainingError for a recipe that cannot run, DataError for items that were not
     prepared.
+
+    With a `group` of several processes each makes the same Training and runs it: the first one writes, and the others
+    read the folder when resuming. `evaluate` is asked in the first one only. `prefetch` reads the next batch while a
+    step computes (None: on a GPU). `warn` hears of what looks wrong but is no error.
     """
 
     def __init__(
@@ -116,14 +151,20 @@ class Training:
         evaluate: Evaluate | None = None,
         data_key: str = "",
         clock: Callable[[], float] = time.perf_counter,
+        group: Group = ALONE,
+        prefetch: bool | None = None,
+        warn: Warn | None = None,
     ) -> None:
-        _check(recipe, evaluate)
+        _check(recipe, evaluate, group)
         self.encoder = encoder
         self.data = data
         self.recipe = recipe
         self.folder = folder
-        self._evaluate = evaluate
+        self._evaluate = evaluate if group.first else None
+        self._evaluated_by_first = bool(parallel.told(group, evaluate is not None))
         self._clock = clock
+        self._group = group
+        self._warn = warn
         self._batches = data.batches or Batches(
             data.pairs,
             data.grids,
@@ -135,16 +176,61 @@ class Training:
             seed=recipe.seed,
         )
         _check_prepared(self._batches, data, n_steps=recipe.n_steps)
-        self._state = TrainingState(key=_key(recipe, encoder, data, data_key))
+        key = parallel.told(group, _key(recipe, encoder, data, data_key) if group.first else None)
+        self._state = TrainingState(key=key)
         self._best: dict[str, Tensor] | None = None
-        self._module = encoder.module
+        self._device = encoder.module.get_parameter("log_scale").device
+        on_gpu = self._device.type == "cuda"
+        self._inputs = Inputs(
+            self._batches, data.images, data.texts, group=group, prefetch=on_gpu if prefetch is None else prefetch
+        )
+        self._module = self._made_ready(encoder.module)
         clamp_log_scale(self._module.get_parameter("log_scale"))
         self._optimizer = build_optimizer(
-            self._module, weight_decay=recipe.weight_decay, betas=recipe.betas, eps=recipe.eps
+            self._module,
+            weight_decay=recipe.weight_decay,
+            betas=recipe.betas,
+            eps=recipe.eps,
+            layer_decay=recipe.layer_decay,
         )
-        kept = checkpoint.read_state(folder) if folder is not None else None
+        if self._module is not self.encoder.module:
+            for settings in self._optimizer.param_groups:
+                settings["foreach"] = False  # shards and whole scalars cannot be stepped together
+        self._towers = self._module.image_features, self._module.text_features
+        if recipe.compile:
+            self._towers = tuple(torch.compile(tower, backend=recipe.compile) for tower in self._towers)  # type: ignore[assignment]
+        self._scaler = torch.amp.GradScaler(self._device.type) if recipe.precision == "fp16" else None
+        self._average = Average(self._module, decay=recipe.ema_decay) if recipe.ema_decay else None
+        self._resume()
+
+    def _made_ready(self, module: torch.nn.Module) -> torch.nn.Module:
+        """What is trained: the encoder's own module, with adapters if wished, or shards of a copy of it."""
+        recipe = self.recipe
+        parallel.same_start(module, self._group)
+        if recipe.channels_last:
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._adapters = None
+        if recipe.lora_rank:
+            self._adapters = Adapters(
+                module,
+                rank=recipe.lora_rank,
+                alpha=recipe.lora_alpha,
+                targets=recipe.lora_targets,
+                seed=derive_seed(recipe.seed, "adapters"),
+            )
+        return sharding.sharded(module, self._group) if recipe.sharded and self._group.world > 1 else module
+
+    def _resume(self) -> None:
+        folder = self.folder
+        kept = checkpoint.read_state(folder) if folder is not None and self._group.first else None
+        kept = parallel.told(self._group, kept)
         if folder is not None and kept is not None and kept.key == self._state.key:
-            self._best = checkpoint.load(folder, module=self._module, optimizer=self._optimizer)
+            tensors = checkpoint.load(folder, module=self._module, optimizer=self._optimizer)
+            self._best = tensors.best
+            if self._average is not None:
+                self._average.load(tensors.average)
+            if self._scaler is not None and kept.scaler is not None:
+                self._scaler.load_state_dict(dict(kept.scaler))
             self._state = kept
             self._finish()
 
@@ -168,66 +254,157 @@ class Training:
 
         So rows written out as they come reach at least as far as the checkpoint: cut them at `step` before resuming.
         When exhausted, the encoder holds the final weights. Raises TrainingError when a loss is not finite, naming the
-        step and the file with the batch's ids.
+        step and the file with the batch's ids, or when memory runs out, naming what to change.
         """
         state = self._state
-        while not state.finished:
-            row = self._train_step(state.step)
-            state.step += 1
-            state.finished = state.step == self.recipe.n_steps or self._out_of_patience()
-            yield row
-            if self.folder is not None and (state.finished or state.step % self.recipe.checkpoint_every == 0):
-                checkpoint.save(self.folder, state, module=self._module, optimizer=self._optimizer, best=self._best)
+        with self._inputs:
+            while not state.finished:
+                row = self._train_step(state.step)
+                state.step += 1
+                state.finished = state.step == self.recipe.n_steps or self._out_of_patience()
+                yield row
+                if state.finished or state.step % self.recipe.checkpoint_every == 0:
+                    self._keep()
         self._finish()
+
+    def _keep(self) -> None:
+        if self.folder is None:
+            return
+        self._state.scaler = None if self._scaler is None else self._scaler.state_dict()
+        checkpoint.save(
+            self.folder,
+            self._state,
+            module=self._module,
+            optimizer=self._optimizer,
+            best=self._best,
+            average=None if self._average is None else self._average.weights,
+            write=self._group.first,
+        )
 
     def _train_step(self, step: int) -> StepRow:
         start = self._clock()
         recipe = self.recipe
-        batch = self._batches(step)
+        rows = self._inputs(step, last=recipe.n_steps)
         lr = learning_rate(step, n_steps=recipe.n_steps, lr=recipe.lr, warmup_rate=recipe.warmup_rate)
         set_lr(self._optimizer, lr)
         self._module.train()
         self._optimizer.zero_grad(set_to_none=True)
-        parts = self._backward(batch)
-        grad_norm = self._clip(batch)
-        self._optimizer.step()
+        parts = self._backward(rows)
+        grad_norm = self._update(rows.batch)
         log_scale = self._module.get_parameter("log_scale")
         clamp_log_scale(log_scale)
+        if self._average is not None:
+            self._average.update(self._module, step=step + 1)
         seconds = self._clock() - start
+        losses = [value for value in (parts.total, parts.global_loss, parts.local_loss) if value is not None]
+        sums = parallel.sum_values([value.item() for value in losses], self._group)
         return StepRow(
             step=step + 1,
-            loss=parts.total.item(),
-            global_loss=parts.global_loss.item(),
-            local_loss=None if parts.local_loss is None else parts.local_loss.item(),
+            loss=sums[0],
+            global_loss=sums[1],
+            local_loss=None if parts.local_loss is None else sums[2],
             lr=lr,
             logit_scale=math.exp(log_scale.item()),
             grad_norm=grad_norm,
-            n_pairs=batch.n_pairs,
-            n_images=len(batch.image_keys),
-            n_texts=len(batch.text_keys),
+            n_pairs=rows.batch.n_pairs,
+            n_images=len(rows.batch.image_keys),
+            n_texts=len(rows.batch.text_keys),
             score=self._score(step + 1),
             step_s=seconds,
-            pairs_per_s=batch.n_pairs / seconds if seconds > 0 else 0.0,
+            pairs_per_s=rows.batch.n_pairs / seconds if seconds > 0 else 0.0,
+            wait_s=rows.waited_s,
         )
 
-    def _backward(self, batch: Batch) -> Parts:
-        device = self._module.get_parameter("log_scale").device
-        images = self.data.images.take(batch.image_keys).to(device)
-        texts = self.data.texts.take(batch.text_keys).to(device)
-        devices = [device] if device.type == "cuda" else []
+    def _backward(self, rows: Rows) -> Parts:
+        step, recipe = rows.batch.step, self.recipe
+        devices = [self._device] if self._device.type == "cuda" else []
+        # For dropout and the like; processes draw differently, since they encode different items.
+        names = (step,) if self._group.world == 1 else (step, self._group.rank)
+        seed = derive_seed(recipe.seed, "training", *names)
+
+        def loss(z_images: Tensor, z_texts: Tensor) -> Parts:
+            if step % _COLLAPSE_EVERY == 0:
+                self._look(step, z_images, z_texts)
+            scale = logit_scale(self._module.get_parameter("log_scale"))
+            return self._loss(z_images, z_texts, scale, rows)
+
+        all_finite = True
+
+        def finite(total: Tensor) -> bool:
+            nonlocal all_finite
+            here = bool(torch.isfinite(total))
+            all_finite = here if self._group.world == 1 else not sum(parallel.sum_values([not here], self._group))
+            return all_finite
+
+        def backward(total: Tensor) -> None:
+            scaled = total if self._scaler is None else self._scaler.scale(total)
+            scaled.backward()  # type: ignore[no-untyped-call]
+
+        options: dict[str, Any] = {"device": self._device, "precision": recipe.precision}
         with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(derive_seed(self.recipe.seed, "training", batch.step))  # for dropout and the like
-            parts = batch_loss(self._module, images, texts, batch, local_weight=self.recipe.local_weight)
-            if not torch.isfinite(parts.total):
-                raise self._stopped(batch, f"the loss is {parts.total.item()}")
-            parts.total.backward()  # type: ignore[no-untyped-call]
+            torch.manual_seed(seed)
+            try:
+                if recipe.micro_batch is None:
+                    parts = whole_step(self._towers, rows.images, rows.texts, loss, backward, finite, **options)
+                else:
+                    parts = cached_step(
+                        self._towers,
+                        rows.images,
+                        rows.texts,
+                        loss,
+                        backward,
+                        finite,
+                        size=recipe.micro_batch,
+                        seed=seed,
+                        **options,
+                    )
+            except (RuntimeError, MemoryError) as error:
+                instead = out_of_memory(error, rows, recipe.micro_batch, recipe.precision)
+                if instead is None:
+                    raise
+                raise instead from error
+        if not all_finite:
+            raise self._stopped(rows.batch, f"the loss is {parts.total.item()}")
         return parts
+
+    def _loss(self, z_images: Tensor, z_texts: Tensor, scale: Tensor, rows: Rows) -> Parts:
+        weight = self.recipe.local_weight
+        if rows.share is not None:
+            return parallel.share_loss(z_images, z_texts, scale, rows.share, self._group, local_weight=weight)
+        if self._group.world > 1:
+            return parallel.gathered_loss(z_images, z_texts, scale, rows.batch, self._group, local_weight=weight)
+        return features_loss(z_images, z_texts, scale, rows.batch, local_weight=weight)
+
+    def _look(self, step: int, z_images: Tensor, z_texts: Tensor) -> None:
+        """Warn if all images or all captions of the batch lie on nearly one point."""
+        if self._warn is None:
+            return
+        for what, features in (("images", z_images), ("captions", z_texts)):
+            if len(features) > 1 and (cosine := mean_cosine(features)) >= self.recipe.collapse_cosine:
+                self._warn(
+                    f"step {step + 1}: the {what} of the batch have a mean cosine of {cosine:.3f}: the embedding has "
+                    "collapsed, or never spread; lower training.lr, or check what the encoder was loaded from"
+                )
+
+    def _update(self, batch: Batch) -> float | None:
+        """Sum gradients over processes, clip, step; the gradient's norm before clipping, if it was asked for."""
+        parallel.sum_gradients(sharding.own_to_sum(self._module), self._group)
+        if self._scaler is None:
+            norm = self._clip(batch)
+            self._optimizer.step()
+            return norm
+        self._scaler.unscale_(self._optimizer)
+        norm = self._clip(batch)  # not finite: the scale was too large, the step is left out and the scale halved
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        return norm
 
     def _clip(self, batch: Batch) -> float | None:
         if self.recipe.max_grad_norm is None:
             return None
-        norm = torch.nn.utils.clip_grad_norm_(self._module.parameters(), self.recipe.max_grad_norm).item()
-        if not math.isfinite(norm):
+        clip = sharding.clip if self._module is not self.encoder.module else torch.nn.utils.clip_grad_norm_
+        norm = clip(self._module.parameters(), self.recipe.max_grad_norm).item()
+        if not math.isfinite(norm) and self._scaler is None:
             raise self._stopped(batch, f"the gradient's norm is {norm}")
         return norm
 
@@ -241,33 +418,68 @@ class Training:
 
     def _score(self, n_done: int) -> float | None:
         every = self.recipe.eval_every
-        if self._evaluate is None or not every or (n_done % every and n_done != self.recipe.n_steps):
+        if not self._evaluated_by_first or not every or (n_done % every and n_done != self.recipe.n_steps):
             return None
         self._module.eval()
-        score = float(self._evaluate(self.encoder))
-        state = self._state
-        if state.best_score is None or score > state.best_score:
-            state.best_step, state.best_score, state.n_worse = n_done, score, 0
-            if self.recipe.keep == "best":
-                self._best = {name: value.detach().clone() for name, value in self._module.state_dict().items()}
-        else:
-            state.n_worse += 1
+        with self._judged() as module:
+            score = float(self._evaluate(self.encoder)) if self._evaluate is not None else 0.0
+            score = float(parallel.told(self._group, score))
+            state = self._state
+            if state.best_score is None or score > state.best_score:
+                state.best_step, state.best_score, state.n_worse = n_done, score, 0
+                if self.recipe.keep == "best":
+                    self._best = copied(module)
+            else:
+                state.n_worse += 1
         return score
+
+    @contextmanager
+    def _judged(self) -> Iterator[torch.nn.Module]:
+        """The encoder holds the weights to be judged, until the context ends; gives the module that has them."""
+        if self._average is not None:
+            with self._average.in_place(self._module):
+                yield self._module
+            return
+        if self._module is not self.encoder.module:
+            put(self.encoder.module, sharding.whole_state(self._module))
+        yield self.encoder.module
 
     def _out_of_patience(self) -> bool:
         return self.recipe.patience is not None and self._state.n_worse >= self.recipe.patience
 
     def _finish(self) -> None:
+        """Once all steps are done: the weights to end with, whole, plain and in the encoder's module."""
         self._module.eval()
-        if self._state.finished and self._best is not None:
-            self._module.load_state_dict(self._best)
+        if not self._state.finished:
+            return
+        if self._module is not self.encoder.module:
+            put(self.encoder.module, sharding.whole_state(self._module))
+            self.encoder.module.eval()
+        if self._best is not None:
+            self.encoder.module.load_state_dict(self._best)
+        elif self._average is not None:
+            put(self.encoder.module, self._average.weights)
+        if self._adapters is not None:
+            self._adapters.merge()
+            self._adapters = None
 
 
-def _check(recipe: Recipe, evaluate: Evaluate | None) -> None:
+def _check(recipe: Recipe, evaluate: Evaluate | None, group: Group) -> None:
     for name in ("n_steps", "batch_pairs", "checkpoint_every"):
         if getattr(recipe, name) < 1:
             raise TrainingError(f"training.{name} must be at least 1, not {getattr(recipe, name)}")
-    if (recipe.keep == "best" or recipe.patience is not None) and (evaluate is None or not recipe.eval_every):
+    if recipe.sharded and group.world > 1:
+        clash = {
+            "micro_batch": recipe.micro_batch is not None,
+            "lora_rank": recipe.lora_rank > 0,
+            "ema_decay": recipe.ema_decay > 0,
+            "precision=fp16": recipe.precision == "fp16",
+        }
+        for name, wanted in clash.items():
+            if wanted:
+                raise TrainingError(f"training.parallel=fsdp cannot go with training.{name}: set training.parallel=ddp")
+    evaluated = (evaluate is not None or not group.first) and recipe.eval_every
+    if (recipe.keep == "best" or recipe.patience is not None) and not evaluated:
         raise TrainingError('training.keep="best" and patience need evaluations: set training.eval_every')
 
 
@@ -279,7 +491,11 @@ def _check_prepared(batches: Batches | ComposedBatches, data: TrainingData, *, n
 
 
 def _key(recipe: Recipe, encoder: TrainableEncoder, data: TrainingData, data_key: str) -> str:
-    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name != "checkpoint_every"}
+    passing = ("checkpoint_every", "collapse_cosine")
+    settings = {f.name: getattr(recipe, f.name) for f in fields(recipe) if f.name not in passing}
+    # Options that came later name another training only where they are used: older checkpoints stay good.
+    plain = {f.name: f.default for f in fields(recipe)[_N_FIRST_OPTIONS:]}
+    settings = {name: value for name, value in settings.items() if name not in plain or value != plain[name]}
     return hash_value(
         {
             "recipe": settings,
@@ -287,5 +503,7 @@ def _key(recipe: Recipe, encoder: TrainableEncoder, data: TrainingData, data_key
             "pairs": [[pair.image_id, pair.caption_id] for pair in data.pairs],
             "grids": [[grid.step, *grid.images, *grid.texts] for grid in data.grids],
             "data": data_key,
+            # composed batches name themselves; older checkpoints, without them, stay good
+            **({"batches": data.batches.identity} if isinstance(data.batches, ComposedBatches) else {}),
         }
     )

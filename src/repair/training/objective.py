@@ -29,6 +29,11 @@ def batch_loss(module: nn.Module, images: Tensor, texts: Tensor, batch: Batch, *
     z_images: Tensor = module.image_features(images)  # type: ignore[operator]  # (n_images, dim)
     z_texts: Tensor = module.text_features(texts)  # type: ignore[operator]  # (n_texts, dim)
     scale = logit_scale(module.get_parameter("log_scale"))
+    return features_loss(z_images, z_texts, scale, batch, local_weight=local_weight)
+
+
+def features_loss(z_images: Tensor, z_texts: Tensor, scale: Tensor, batch: Batch, *, local_weight: float) -> Parts:
+    """The same from features: those of the batch's distinct images and texts, in the order of its keys; `scale`: α."""
     if isinstance(batch, ComposedBatch):  # another method than RePair
         main, terms = composed_loss(z_images, z_texts, scale, batch)
         return Parts(total=main if terms is None else main + terms, global_loss=main, local_loss=terms)

@@ -1,26 +1,64 @@
 """AdamW without decay where it does harm, and the learning rate as a function of the step alone."""
 
+import itertools
 import math
+import re
 
 import torch
 from torch import nn
 
+_BLOCK = re.compile(r"^(?P<tower>.*?)\b(?:resblocks|layers|layer|blocks|mix_blocks|conv_blocks|h)\.(?P<number>\d+)\.")
+_FIRST = re.compile(r"embed|conv1|stem|patch|position|cls_token|class_token")
+
 
 def build_optimizer(
-    module: nn.Module, *, weight_decay: float, betas: tuple[float, float], eps: float
+    module: nn.Module, *, weight_decay: float, betas: tuple[float, float], eps: float, layer_decay: float = 1.0
 ) -> torch.optim.AdamW:
     """AdamW over the parameters that train, the learning rate still 0 (`set_lr`).
 
     Decayed: matrices and larger. Not decayed: vectors and scalars (biases, norms, the logit scale) and anything named
-    "bias". The order of the parameters is that of `module.named_parameters()`.
+    "bias". The order of the parameters is that of `module.named_parameters()`. With a `layer_decay` below 1 there are
+    groups for every distance from the output (`layers_above`), each with its factor on the learning rate.
     """
-    decayed: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
+    above = layers_above(module) if layer_decay < 1 else {}
+    groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            (plain if parameter.ndim < 2 or name.endswith("bias") else decayed).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps)
+            plain = parameter.ndim < 2 or name.endswith("bias")
+            groups.setdefault((above.get(name, 0), plain), []).append(parameter)
+    made = [
+        {"params": found, "weight_decay": 0.0 if plain else weight_decay, "lr_factor": layer_decay**distance}
+        for (distance, plain), found in sorted(groups.items(), key=lambda item: item[0])
+    ]
+    return torch.optim.AdamW(made, lr=0.0, betas=betas, eps=eps)
+
+
+def layers_above(module: nn.Module) -> dict[str, int]:
+    """How many layers lie above each parameter in its tower: 0 for heads, final norms and the logit scale, 1 for the
+    last block, and one more than the tower has blocks for its embeddings.
+
+    Blocks are recognised by the names that CLIP, SigLIP, ViT, BERT and timm models give them.
+    """
+    blocks = {name: match for name, _ in module.named_parameters() if (match := _BLOCK.match(name))}
+    depths: dict[str, int] = {}
+    for match in blocks.values():
+        depths[match["tower"]] = max(depths.get(match["tower"], 0), int(match["number"]) + 1)
+    above: dict[str, int] = {}
+    for name, _ in module.named_parameters():
+        found = blocks.get(name)
+        if found is not None:
+            above[name] = depths[found["tower"]] - int(found["number"])
+        elif _FIRST.search(name) and depths:
+            above[name] = 1 + depths[min(depths, key=lambda tower: (-_shared(tower, name), len(tower)))]
+        else:
+            above[name] = 0
+    return above
+
+
+def _shared(left: str, right: str) -> int:
+    """How many parts of two dotted names agree, from the left."""
+    parts = zip(left.split("."), right.split("."), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
 
 
 def learning_rate(step: int, *, n_steps: int, lr: float, warmup_rate: float) -> float:
@@ -38,5 +76,6 @@ def learning_rate(step: int, *, n_steps: int, lr: float, warmup_rate: float) -> 
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Give every group its learning rate: `lr` times its factor."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_factor", 1.0)

@@ -1,12 +1,23 @@
 """Prepared inputs by key: originals and edits side by side, read row by row."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from repair.core.errors import DataError
 from repair.core.ports import Array
+
+
+@dataclass(frozen=True, slots=True)
+class _InFile:
+    path: str
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
 
 
 class Prepared:
@@ -31,6 +42,14 @@ class Prepared:
             for row, key in enumerate(keys):
                 self._place.setdefault(key, (number, row))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs: rows mapped from a file are named, not sent."""
+        return {"what": self.what, "place": self._place, "arrays": [_named(array) for array in self._arrays]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.what, self._place = state["what"], state["place"]
+        self._arrays = [_opened(array) if isinstance(array, _InFile) else array for array in state["arrays"]]
+
     def missing(self, keys: Iterable[str]) -> list[str]:
         """Those of `keys` without a row, sorted."""
         return sorted({key for key in keys if key not in self._place})
@@ -46,3 +65,25 @@ class Prepared:
             here = places[:, 0] == number
             out[here] = array[places[here, 1]]
         return torch.from_numpy(out)
+
+
+def _named(array: Array) -> Array | _InFile:
+    """Where on disk the rows are, if they are one piece of a mapped file; else the rows."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    if base is None or base.filename is None or not array.flags.c_contiguous:
+        return array
+    first = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    return _InFile(str(Path(base.filename).resolve()), int(base.offset) + first, array.dtype.str, array.shape)
+
+
+def _opened(place: _InFile) -> Array:
+    try:
+        return np.memmap(
+            place.path, mode="r", dtype=np.dtype(place.dtype), shape=place.shape, offset=place.offset
+        ).view(np.ndarray)
+    except OSError as error:
+        raise DataError(
+            f"prepared rows in {place.path} cannot be read here: all processes need the same run.cache"
+        ) from error
