@@ -87,5 +87,5 @@ def require_unmixed(split: str, hashes: Sequence[str], others: dict[str, Sequenc
         if shared:
             raise DataError(
                 f'split "{split}": {len(shared)} of its {len(own)} images are in split "{name}" as well (equal files): '
-                "take them out of one, or say --allow-mixed"
+                "take them out of one, or say retrieval(allow_mixed=True)"
             )

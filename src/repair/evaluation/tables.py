@@ -1,0 +1,94 @@
+"""Results as lines of text: each score with its interval, number of items, chance and blind scores."""
+
+from collections.abc import Sequence
+
+from repair.evaluation.document import Document, Score, SuiteResult
+
+_RANKS = frozenset({"median rank"})
+_UNIT = frozenset({"MRR", "cosine", "cosine, lowest 5 %", "neighbours", "CKA"})
+
+
+def document_lines(document: Document) -> list[str]:
+    """One block a suite: a line of facts, a table of scores, what is missing, what to mind."""
+    model = document.model
+    lines = [f"model {model['spec']} ({model['name']}, {model['dim']} dimensions, {model['fingerprint'][:15]})"]
+    for suite in document.suites:
+        lines += ["", *suite_lines(suite)]
+    return lines
+
+
+def suite_lines(suite: SuiteResult) -> list[str]:
+    partial = "  PARTIAL: not comparable with published numbers" if suite.partial else ""
+    lines = [f"{suite.suite}: {suite.n_run} of {suite.n_items} items{partial}"]
+    lines += [f"  {line}" for line in (*_fact_lines(suite), *_missing_lines(suite))]
+    lines += [f"  {line}" for line in score_table(suite.scores)]
+    return lines
+
+
+def score_table(scores: Sequence[Score]) -> list[str]:
+    """A heading and one line a score; shares in per cent."""
+    blind = any(score.blind is not None for score in scores)
+    probe = any(score.probe is not None for score in scores)
+    chance = any(score.chance is not None for score in scores)
+    head = ["of", "score", "value", "interval", "n"]
+    head += ["chance"] * chance + ["blind"] * blind + ["text probe"] * probe
+    rows = [head]
+    for score in scores:
+        row = [score.group, score.metric, shown(score.metric, score.value), interval(score), str(score.n)]
+        row += [shown(score.metric, score.chance)] * chance
+        row += [shown(score.metric, score.blind)] * blind + [shown(score.metric, score.probe)] * probe
+        rows.append(row)
+    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+    return ["  ".join(_padded(cell, widths[k], left=k < 2) for k, cell in enumerate(row)).rstrip() for row in rows]
+
+
+def shown(metric: str, value: float | None) -> str:
+    """A value as people read it: ranks as they are, MRR and cosines with four digits, shares in per cent."""
+    if value is None:
+        return ""
+    if metric in _RANKS:
+        return f"{value:g}"
+    return f"{value:.4f}" if metric in _UNIT else f"{100 * value:.2f}"
+
+
+def interval(score: Score) -> str:
+    """The interval in brackets; "" without one."""
+    if score.low is None or score.high is None:
+        return ""
+    return f"[{shown(score.metric, score.low)}, {shown(score.metric, score.high)}]"
+
+
+def _padded(cell: str, width: int, *, left: bool) -> str:
+    return cell.ljust(width) if left else cell.rjust(width)
+
+
+def _fact_lines(suite: SuiteResult) -> list[str]:
+    facts = suite.facts
+    lines = []
+    if suite.kind == "retrieval":
+        each = facts["captions_per_image"]
+        lines.append(
+            f"split {facts['split']}: {facts['n_images']} images, {facts['n_captions']} captions "
+            f"({each['min']} to {each['max']} an image, mean {each['mean']:.2f}), positives: {facts['positives']}"
+            + (f", {facts['n_folds']} folds" if facts["n_folds"] > 1 else "")
+        )
+        tied = ", ".join(f"{n} in {name}" for name, n in facts["n_tied_queries"].items())
+        lines.append(f"ties: {facts['tie_rule']}; tied queries: {tied}")
+    else:
+        for name in ("version", "seed", "texts_hash"):
+            if facts.get(name) is not None:
+                lines.append(f"{name.replace('_', ' ')}: {facts[name]}")
+        if "tie_rule" in facts:
+            lines.append(f"ties: {facts['tie_rule']}; tied items: {facts.get('n_tied')}")
+    if facts.get("n_texts_cut"):
+        lines.append(f"{facts['n_texts_cut']} texts are longer than the model reads and lose their end")
+    return lines
+
+
+def _missing_lines(suite: SuiteResult) -> list[str]:
+    missing = suite.missing
+    lines = list(missing.problems)
+    if missing.n_images:
+        named = ", ".join(missing.images[:3])
+        lines.append(f"missing: {missing.n_images} images, {missing.n_items} items with them, e.g. {named}")
+    return lines
