@@ -11,7 +11,7 @@ import typer
 
 from repair import __version__
 from repair.console import ConsoleProgress
-from repair.core.errors import Interrupted, RepairError
+from repair.core.errors import ConfigError, Interrupted, RepairError
 from repair.core.redaction import redacted
 
 app = typer.Typer(
@@ -105,7 +105,122 @@ _stage_command("select", "Keep the valid candidate closest to the false positive
 _stage_command("link", "Turn repairs into hard-positive and hard-negative links.")
 _stage_command("grids", "Draw the 3x3 grids of every training step.")
 _stage_command("train", "Fine-tune on the global batch and the grids.")
-_stage_command("eval", "Measure retrieval before and after.")
+
+
+@app.command("eval", rich_help_panel="Single stages")
+def evaluate(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG]", help="TOML file of settings: measure a run before and after.")
+    ] = None,
+    overrides: Overrides = None,
+    reuse: Reuse = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENCODER[:WHAT]",
+            help="Measure any encoder without a run: small, towers:CHECKPOINT, open_clip:MODEL, hf:MODEL, or a run's "
+            "folder (RUN, RUN@base, RUN@round-0).",
+        ),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[(OPTION=…)]", help="What to measure; repeatable. docs/evaluation.md lists all."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="File or folder of the suite; one for all, or one for each."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the pictures, if they are not beside the data.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which split of the data; default: test, or the only one.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write results, items and schema into this folder.")] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Run what is there, and label the result partial.")
+    ] = False,
+    export: Annotated[
+        str | None, typer.Option(metavar="clip-benchmark", help="Also write CLIP_benchmark's files.")
+    ] = None,
+    fit: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Data whose train split an encoder without heads is fitted on.")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="ENCODER[:WHAT]", help="For --suite drift: the model to measure from.")
+    ] = None,
+    cache: Annotated[Path, typer.Option(help="Folder of prepared inputs and embeddings.")] = Path("runs/.cache"),
+    n_bootstrap: Annotated[int, typer.Option(min=1, help="Resamples behind every interval.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure: with CONFIG a run's retrieval before and after; with --model any encoder on any suites.
+
+    repair eval --model runs/demo --suite world --out results/demo
+    """
+    if (config is None) == (model is None):
+        raise ConfigError("eval: give a CONFIG (a run), or --model with --suite (an encoder by itself)")
+    if config is not None:
+        alone = {"--suite": suite, "--data": data, "--out": out, "--export": export, "--reference": reference}
+        given = [name for name, value in alone.items() if value]
+        if given:
+            raise ConfigError(f"eval CONFIG measures a run; {given[0]} goes with --model")
+        if dry_run:
+            _forecast(config, overrides, as_json=as_json, until="eval")
+        else:
+            _pipeline(config, overrides, reuse=reuse, retry_failed=retry_failed, as_json=as_json, until="eval")
+        return
+    if overrides or reuse or retry_failed or dry_run:
+        raise ConfigError("eval --model takes no --set, --reuse, --retry-failed or --dry-run: they go with a CONFIG")
+    from repair.evaluation.document import Document
+    from repair.evaluation.tables import document_lines
+    from repair.pipeline.judging import judge
+
+    found = judge(
+        model=str(model),
+        suites=suite or (),
+        data=data or (),
+        images=images,
+        split=split,
+        allow_missing=allow_missing,
+        fit=fit,
+        reference=reference,
+        out=out,
+        export=export,
+        cache=cache,
+        n_bootstrap=n_bootstrap,
+        seed=seed,
+        progress=ConsoleProgress(),
+    )
+    files = found.pop("files")
+    document = Document.model_validate(found)
+    lines = [*document_lines(document), *(f"wrote {path}" for path in files)]
+    _emit({**found, "files": files}, as_json, lambda _: lines)
+
+
+@app.command(rich_help_panel="Compare")
+def compare(
+    run_a: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_A",
+            help="A folder of `repair eval --out`, or of a run (RUN@base, RUN@round-0). Seeds: A1,A2,A3.",
+        ),
+    ],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="Likewise: what is compared with RUN_A.")],
+    page: Annotated[Path, typer.Option(help="The HTML page to write, with pictures.")] = Path("compare.html"),
+    n_bootstrap: Annotated[int, typer.Option(min=1, help="Resamples behind every interval.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples, and of which items are shown.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Where two models differ, item by item: paired differences with intervals, and a page with pictures."""
+    from repair.evaluation.versus import versus_lines
+    from repair.pipeline.comparing import compare as compare_runs
+    from repair.reports.compared import write_comparison
+
+    facts, found, side = compare_runs(run_a, run_b, n_bootstrap=n_bootstrap, seed=seed)
+    written = write_comparison(page, facts, found, side, seed=seed)
+    _emit({**facts, "page": str(written)}, as_json, versus_lines)
 
 
 @app.command(rich_help_panel="Look")

@@ -16,9 +16,18 @@ SOURCES.add("coco", "repair.data.coco:coco_source", "COCO captions_*.json")
 SOURCES.add("folder", "repair.data.folder:folder_source", "a folder of images, each with a .txt of captions beside it")
 
 ENCODERS = Registry("encoder")
-ENCODERS.add("small", "repair.encoders.small:small", "the world's two-tower encoder, about 1M parameters")
 ENCODERS.add(
-    "towers", "repair.encoders.towers:towers", "EfficientNet-lite2 and MiniLM with trained heads", extra="towers"
+    "small",
+    "repair.encoders.small:small",
+    "the world's two-tower encoder, about 1M parameters",
+    argument="checkpoint",
+)
+ENCODERS.add(
+    "towers",
+    "repair.encoders.towers:towers",
+    "EfficientNet-lite2 and MiniLM with trained heads",
+    extra="towers",
+    argument="checkpoint",
 )
 ENCODERS.add(
     "open_clip",
@@ -110,6 +119,38 @@ TEXT_EDITORS.add("replay", "repair.pipeline.replaying:text_editor", _REPLAY)
 IMAGE_EDITORS.add("replay", "repair.pipeline.replaying:image_editor", _REPLAY)
 PLANNERS.add("replay", "repair.pipeline.replaying:planner", _REPLAY)
 
+SUITES = Registry("suite")
+_FORMATS = "repair.evaluation.suites"
+SUITES.add("retrieval", "repair.pipeline.suites:retrieval", "retrieval both ways on any caption set")
+SUITES.add("coco_5k", "repair.pipeline.suites:coco_5k", "COCO's 5,000 test images, 25,010 captions")
+SUITES.add("coco_1k", "repair.pipeline.suites:coco_1k", "the same in five folds of 1,000 images, averaged")
+SUITES.add("flickr30k", "repair.pipeline.suites:flickr30k", "Flickr30K's test split: 1,000 images, 5,000 captions")
+SUITES.add(
+    "flickr30k_val", "repair.pipeline.suites:flickr30k_val", "Flickr30K's val split: 1,014 images, 5,070 captions"
+)
+SUITES.add("flickr8k", "repair.pipeline.suites:flickr8k", "Flickr8k's test split: 1,000 images, 5,000 captions")
+SUITES.add("flickr8k_val", "repair.pipeline.suites:flickr8k_val", "Flickr8k's val split: 1,000 images, 5,000 captions")
+SUITES.add("eccv", "repair.pipeline.suites:eccv", "COCO 5k with ECCV Caption's extended positives")
+SUITES.add("cxc", "repair.pipeline.suites:cxc", "COCO 5k with CxC's extended positives")
+SUITES.add("aro_relation", f"{_FORMATS}.aro:aro_relation", "ARO: Visual Genome Relation")
+SUITES.add("aro_attribution", f"{_FORMATS}.aro:aro_attribution", "ARO: Visual Genome Attribution")
+SUITES.add("coco_order", f"{_FORMATS}.aro:coco_order", "ARO: COCO-Order, with our own shuffles", extra="lexical")
+SUITES.add("flickr30k_order", f"{_FORMATS}.aro:flickr30k_order", "ARO: Flickr30k-Order, likewise", extra="lexical")
+SUITES.add("sugarcrepe", f"{_FORMATS}.sugarcrepe:sugarcrepe", "SugarCrepe: seven splits, three averages")
+SUITES.add("sugarcrepe_pp", f"{_FORMATS}.sugarcrepe:sugarcrepe_pp", "SugarCrepe++: five splits, two right captions")
+SUITES.add("winoground", f"{_FORMATS}.pairs:winoground", "Winoground: text, image and group score")
+SUITES.add("cola", f"{_FORMATS}.pairs:cola", "COLA's multi-object items")
+SUITES.add("valse", f"{_FORMATS}.valse:valse", "VALSE: caption against foil, eleven files")
+SUITES.add(
+    "halftruth",
+    "repair.pipeline.suites:halftruth",
+    "does a wrong detail raise the score? Made from captions",
+    extra="lexical",
+)
+SUITES.add("world", "repair.pipeline.suites:world", "the drawn world: one wrong fact of each error type, exact")
+SUITES.add("world_pairs", "repair.pipeline.suites:world_pairs", "the same as pairs of images and captions")
+SUITES.add("zeroshot", "repair.pipeline.suites:zeroshot", "guard: classification over a folder of class folders")
+
 ALL = (
     SOURCES,
     ENCODERS,
@@ -121,6 +162,7 @@ ALL = (
     METHODS,
     WRITERS,
     MAKERS,
+    SUITES,
 )
 
 
