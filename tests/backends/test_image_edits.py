@@ -34,8 +34,10 @@ def case(data: bytes = SOURCE_BYTES) -> Case:
     return replace(text_to_image(), false_positive=item)
 
 
-def editor(server: Loopback, **options: Any) -> ImagesEditor:
-    made = registries.IMAGE_EDITORS.build("image_edits", options={"model": "m", "base_url": server.url, **options})
+def editor(server: Loopback, /, **options: Any) -> ImagesEditor:
+    made = registries.IMAGE_EDITORS.build(
+        "image_edits", options={"model": "m", "base_url": server.url, "connect_timeout_s": 120.0, **options}
+    )
     assert isinstance(made, ImagesEditor)
     return made
 
@@ -112,7 +114,7 @@ def test_no_op_and_zoomed_edits_are_recognised(server: Loopback) -> None:
     assert zoomed["no_op"] is False
 
 
-def failure(server: Loopback, **options: Any) -> BackendError:
+def failure(server: Loopback, /, **options: Any) -> BackendError:
     with pytest.raises(BackendError) as caught:
         edit(editor(server, **options))
     assert "\n" not in str(caught.value)

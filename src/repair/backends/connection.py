@@ -44,7 +44,7 @@ class Connection:
     """A server and how to reach it. Clients are made per event loop and closed with it."""
 
     def __init__(
-        self, base_url: str, *, api_key_env: str = "", connect_timeout_s: float = 10.0, read_timeout_s: float = 300.0
+        self, base_url: str, *, api_key_env: str = "", connect_timeout_s: float = 30.0, read_timeout_s: float = 300.0
     ) -> None:
         """Raises ConfigError for an address that is none, a time-out that is not positive, and a variable not set."""
         parts = urlsplit(base_url)

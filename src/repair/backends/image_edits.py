@@ -51,7 +51,7 @@ class ImagesEditor:
         server: ServerKind = "other",
         revision: str = "",
         api_key_env: str = "",
-        connect_timeout_s: float = 10.0,
+        connect_timeout_s: float = 30.0,
         read_timeout_s: float = 600.0,
         size: str = "source",
         max_area: int = 1024 * 1024,

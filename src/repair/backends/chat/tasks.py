@@ -62,7 +62,7 @@ class ChatTask:
         server: ServerKind = "other",
         revision: str = "",
         api_key_env: str = "",
-        connect_timeout_s: float = 10.0,
+        connect_timeout_s: float = 30.0,
         read_timeout_s: float = 300.0,
         temperature: float | Literal["task", "server"] = "task",
         max_tokens: int = 1024,
