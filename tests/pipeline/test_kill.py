@@ -1,5 +1,6 @@
 """kill -9 at random moments: the end is that of an uninterrupted run, and no answer is paid for twice."""
 
+import contextlib
 import os
 import random
 import signal
@@ -68,15 +69,19 @@ def tables(folder: Path) -> dict[str, bytes]:
 
 def killed_at(folder: Path, process: "subprocess.Popen[bytes]", n_calls: int) -> None:
     """Kill the process when the backends have been asked `n_calls` times more; `calls` is a pipe meanwhile."""
-    handle = os.open(folder / "calls", os.O_RDWR)
-    with os.fdopen(handle) as pipe:
-        lines = [pipe.readline() for _ in range(n_calls)]
-        process.kill()
-        process.communicate()
-        os.set_blocking(handle, False)
-        lines += pipe.readlines()
-    with (folder / "log").open("a") as log:
-        log.writelines(lines)
+    handle = os.open(folder / "calls", os.O_RDWR)  # both ends, so that it is not at its end between two writers
+    asked = b""
+    while asked.count(b"\n") < n_calls:
+        asked += os.read(handle, 65536)
+    process.kill()
+    process.communicate()
+    os.set_blocking(handle, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            asked += os.read(handle, 65536)
+    os.close(handle)
+    with (folder / "log").open("ab") as log:
+        log.write(asked)
 
 
 @pytest.mark.slow
