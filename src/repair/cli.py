@@ -346,6 +346,39 @@ def bench(
 
 
 @app.command(rich_help_panel="Compare")
+def sweep(
+    config: ConfigPath,
+    values: Annotated[
+        str, typer.Option(help="The setting and its values, section.key=value,value,… (the paper's learning rates).")
+    ] = "training.lr=1e-5,5e-6,2e-6,1e-6",
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one setting over several values and choose by mean R@1 on val. Resumes."""
+    from repair.pipeline.sweep import run_sweep, sweep_lines
+
+    _emit(run_sweep(config, overrides or (), values, progress=ConsoleProgress()), as_json, sweep_lines)
+
+
+@app.command(rich_help_panel="Look")
+def export(
+    run: RunPath,
+    kind: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="model, open-clip, negclip, webdataset, datasets or triplets.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    round: Annotated[int | None, typer.Option(help="Of this round; default: the last one.")] = None,
+    force: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the trained model with its card, or pairs and grids for other training code."""
+    from repair.pipeline.export import export as write_export
+    from repair.pipeline.export import export_lines
+
+    _emit(write_export(run, kind, out, round=round, force=force), as_json, export_lines)
+
+
+@app.command(rich_help_panel="Compare")
 def tables(
     bench: Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench, e.g. runs/bench-methods.")],
     out: Annotated[Path | None, typer.Option(help="Write the page here, e.g. docs/results.md.")] = None,

@@ -279,7 +279,7 @@ class TrainingSection(Section):
     )
     lora_alpha: float = Field(16.0, gt=0, description="Adapters are scaled by lora_alpha / lora_rank.")
     lora_targets: str = Field(
-        "", description="Regular expression of the modules that get adapters; empty: every linear layer of both towers."
+        "", description="Regular expression of the linear layers that get adapters; empty: all of both towers."
     )
     layer_decay: float = Field(
         1.0, gt=0, le=1, description="Factor on the learning rate for each layer further from the output; 1: none."

@@ -93,6 +93,7 @@ def test_negclip_reads_its_tsv(exported: Mapping[str, Path]) -> None:
         assert number not in images
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_webdataset_reads_its_tars(exported: Mapping[str, Path]) -> None:
     webdataset = pytest.importorskip("webdataset")
     place = exported["webdataset"]

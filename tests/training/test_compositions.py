@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from repair.core.composition import Composition
 from repair.core.errors import ConfigError, TrainingError
 from repair.core.identity import derive_rng
 from repair.core.synthesis import Sample, SampleKind
 from repair.numerics.losses import contrastive_loss
 from repair.numerics.method_losses import asymmetric_loss
 from repair.training.compositions.batches import ComposedBatches
-from repair.core.composition import Composition
 from repair.training.compositions.index import matching_pairs
 from repair.training.loop import Recipe, Training
 from repair.training.matching import MatchTable

@@ -1,5 +1,6 @@
 """Low-rank adapters (LoRA, Hu et al. 2021) by peft, put into a module for training and merged into it at the end."""
 
+import re
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from repair.core.errors import MissingDependency, TrainingError
 
 
 class Adapters:
-    """Adapters on the modules whose full name `targets` matches (a regular expression; empty: every linear layer).
+    """Adapters on those of the `linear_layers` whose whole name `targets` matches (a regular expression; empty: all).
 
     Only the adapters and the logit scale train. `alpha / rank` scales what an adapter adds, which is nothing at first.
     The first weights are drawn from `seed`; torch's global generator is left as it was. Raises TrainingError if nothing
@@ -23,14 +24,11 @@ class Adapters:
         except ModuleNotFoundError as error:
             raise MissingDependency('training.lora_rank needs peft: pip install "repair-clip[lora]"') from error
         self._frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
-        wanted: Any = targets or linear_layers(module)
-        try:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=wanted, lora_dropout=0.0)
-                self._model: Any = LoraModel(module, config, "repair")
-        except ValueError as error:
-            raise TrainingError(f'training.lora_targets="{targets}": {" ".join(str(error).split())[:200]}') from error
+        wanted = _matching(linear_layers(module), targets)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=wanted, lora_dropout=0.0)
+            self._model: Any = LoraModel(module, config, "repair")
         module.get_parameter("log_scale").requires_grad_(True)
 
     def merge(self) -> None:
@@ -40,6 +38,19 @@ class Adapters:
             parameter.requires_grad_(True)
         for parameter in self._frozen:
             parameter.requires_grad_(False)
+
+
+def _matching(layers: list[str], targets: str) -> list[str]:
+    try:
+        found = [name for name in layers if not targets or re.fullmatch(targets, name)]
+    except re.error as error:
+        raise TrainingError(f'training.lora_targets="{targets}" is no regular expression: {error}') from error
+    if not found:
+        raise TrainingError(
+            f'training.lora_targets="{targets}" matches no whole name of a linear layer; such names: '
+            f"{', '.join(layers[:3])}, …"
+        )
+    return found
 
 
 def linear_layers(module: nn.Module) -> list[str]:

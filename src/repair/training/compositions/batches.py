@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from repair.core.composition import Composition
 from repair.core.errors import TrainingError
 from repair.core.identity import derive_rng, hash_value
 from repair.core.records import Pair
 from repair.core.synthesis import Sample, SampleKind
 from repair.training.batches import Batch, Indices
-from repair.core.composition import Composition
 from repair.training.compositions.index import SampleIndex
 from repair.training.matching import MatchTable
 
