@@ -6,7 +6,7 @@ They come out as RePair's edits do (`world.faults`): right, unchanged, changed t
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from repair.world.faults import edited_text
 from repair.world.language import parse, parse_said, say
 from repair.world.sampling import vary_facts
 from repair.world.scenes import MAX_THINGS, Scene
-from repair.world.vocabulary import CATEGORIES, COLOURS, KINDS, RELATIONS, SETTINGS, SIZES, actions_of
+from repair.world.vocabulary import CATEGORIES, COLOURS, KINDS, RELATIONS, SETTINGS, SIZES, actions_of, is_a
 
 _TRIES = 40
 _N_EXTRA = 2  # facts an overreaching change changes beside the one, as RePair's editors do
@@ -43,7 +43,7 @@ def changed_caption(scene: Scene, text: str, change: Change, rng: np.random.Gene
         said = parse_said(contrast)
         claim = said.claim
     else:
-        wrong = _any(_changes(said.claim, change), rng, lambda claim: not holds(scene, claim))
+        wrong = _any(_changes(said.claim, change), rng, lambda claim: not holds(scene, claim) and _can_be(claim))
         if wrong is None:
             return None
         claim = wrong
@@ -210,6 +210,18 @@ def _with(phrase: Phrase, name: str, value: str) -> Phrase:
             return replace(phrase, size=value)
         case _:
             return replace(phrase, action=value)
+
+
+def _can_be(claim: Claim) -> bool:
+    """Whether no counted mention is contradicted by another: no scene has "two kites and a black kite"."""
+    for counted, other in permutations(claim.phrases, 2):
+        among = other.category == counted.category or (
+            other.category in KINDS and is_a(other.category, counted.category)
+        )
+        same = all(getattr(counted, fact) in (None, getattr(other, fact)) for fact in ("colour", "size", "action"))
+        if counted.quantity != "a" and among and same:
+            return False
+    return True
 
 
 def _any(claims: Iterable[Claim], rng: np.random.Generator, fits: Callable[[Claim], bool]) -> Claim | None:
