@@ -1,6 +1,7 @@
 """Prepared inputs and embeddings of whatever a stage names: a split, or edits; through the caches."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import numpy as np
@@ -9,6 +10,7 @@ from repair import selection
 from repair.core.errors import DataError
 from repair.core.images import decode
 from repair.core.ports import Array, FloatArray, ImageItem, TrainableEncoder
+from repair.core.progress import Advance, Progress
 from repair.core.records import Candidate, Direction, Failure
 from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
 from repair.pipeline.catalogue import Catalogue, image_item
@@ -136,13 +138,13 @@ class Features:
         return ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(self._bench, key))
 
     def _prepare_images(self, items: Sequence[ImageItem], *, label: str, alone: bool = False) -> Array:
-        with self._bench.progress.task(label, len(items)) as advance:
+        with _counting(self._bench.progress, label) as progress:
             encoder = self._bench.plain_encoder
-            return self._prepared.images(encoder, items, decode=decode, progress=_steps(advance), alone=alone)
+            return self._prepared.images(encoder, items, decode=decode, progress=progress, alone=alone)
 
     def _prepare_texts(self, texts: Sequence[str], *, label: str, alone: bool = False) -> Array:
-        with self._bench.progress.task(label, len(texts)) as advance:
-            return self._prepared.texts(self._bench.plain_encoder, texts, progress=_steps(advance), alone=alone)
+        with _counting(self._bench.progress, label) as progress:
+            return self._prepared.texts(self._bench.plain_encoder, texts, progress=progress, alone=alone)
 
 
 def edited_bytes(bench: Workbench, key: str) -> bytes:
@@ -157,13 +159,18 @@ def _items(bench: Workbench, catalogue: Catalogue) -> list[ImageItem]:
     return [image_item(catalogue, bench.source, row) for row in range(len(catalogue.image_ids))]
 
 
-def _steps(advance: Callable[..., None]) -> Callable[[int, int], None]:
-    """From "so many rows computed so far" to "so many more"."""
-    seen = 0
+@contextmanager
+def _counting(progress: Progress, label: str) -> Iterator[Callable[[int, int], None]]:
+    """From "so many rows computed so far, of so many" to a task, shown from the first rows on: what a cache already
+    held is in neither number, so rate and ETA are those of the work that is left."""
+    with ExitStack() as stack:
+        advance: Advance | None = None
+        seen = 0
 
-    def progress(n_done: int, n_all: int) -> None:  # noqa: ARG001
-        nonlocal seen
-        advance(n_done - seen)
-        seen = n_done
+        def count(n_done: int, n_all: int) -> None:
+            nonlocal advance, seen
+            advance = advance or stack.enter_context(progress.task(label, n_all))
+            advance(n_done - seen)
+            seen = n_done
 
-    return progress
+        yield count
