@@ -30,7 +30,7 @@ def sdxl_instruct_pix2pix(folder: Path) -> None:
     unet = _unet(
         addition_embed_type="text_time",
         addition_time_embed_dim=8,
-        projection_class_embeddings_input_dim=5 * 8 + 16,
+        projection_class_embeddings_input_dim=6 * 8 + 16,
         cross_attention_dim=32,
     )
     pipeline = diffusers.StableDiffusionXLInstructPix2PixPipeline(

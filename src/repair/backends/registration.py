@@ -71,7 +71,8 @@ def register(edited: Image.Image, source: Image.Image) -> Registered:
     """
     if min(edited.size) < _SMALLEST:
         raise BadReply(f"the edited image has {edited.width} × {edited.height} pixels")
-    if all(low == high for low, high in edited.getextrema()):
+    pixels = np.asarray(edited)
+    if (pixels == pixels[0, 0]).all():
         raise BadReply("the edited image is of one colour: the editor's safety filter blanks images in this way")
     resized = edited if edited.size == source.size else edited.resize(source.size, Image.Resampling.LANCZOS)
     framing = framing_of(resized, source)
