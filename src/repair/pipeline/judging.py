@@ -9,6 +9,7 @@ import numpy as np
 
 from repair import __version__
 from repair.core.errors import ConfigError
+from repair.core.ports import PairSource
 from repair.core.progress import Progress
 from repair.evaluation.document import Document, Missing, Outcome, SuiteResult, write_results
 from repair.evaluation.drift import drift_scores
@@ -120,8 +121,14 @@ def _embedder(spec: str, *, fit: str | None, shared: dict[str, Any], progress: P
         source, _ = open_data(
             fit, images=shared["images"], allow_missing=False, cache=shared["cache"], n_workers=shared["n_workers"]
         )
-        fit_if_needed(encoder, source, chosen_split(source, None, usual="train"), embedder, seed=seed)
+        fit_if_needed(encoder, source, chosen_split(source, None, usual=_train_split(source)), embedder, seed=seed)
     return embedder
+
+
+def _train_split(source: PairSource) -> str:
+    """The split called train, or the only one whose name begins so ("train2017")."""
+    named = [split for split in source.splits() if split.startswith("train")]
+    return named[0] if len(named) == 1 else "train"
 
 
 def _drift(
