@@ -121,6 +121,13 @@ def test_a_canvas_keeps_the_shape_and_gives_it_back(source: tuple[int, int], fix
         assert off.width / off.height == pytest.approx(source[0] / source[1], rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("source", "size"), [((100, 50), (368, 176)), ((400, 200), (400, 192)), ((2000, 1000), (512, 256))], ids=str
+)
+def test_the_size_worked_at_lies_between_the_areas(source: tuple[int, int], size: tuple[int, int]) -> None:
+    assert working_size(source, min_area=65536, max_area=131072, multiple=16) == size
+
+
 def test_the_rest_of_a_canvas_repeats_the_edge() -> None:
     canvas = canvas_of(Image.new("RGB", (64, 32), "blue"), size=(128, 128), max_area=1, multiple=16)
     assert canvas.box == (0, 32, 128, 96)

@@ -19,14 +19,16 @@ class Canvas(NamedTuple):
         return edited.crop(self.box)
 
 
-def canvas_of(source: Image.Image, *, size: tuple[int, int] | None, max_area: int, multiple: int) -> Canvas:
+def canvas_of(
+    source: Image.Image, *, size: tuple[int, int] | None, max_area: int, multiple: int, min_area: int = 0
+) -> Canvas:
     """`source` scaled to fit `size` (width, height) and centred, its edges repeated outwards to fill the rest.
 
     So an editor that works at one shape only never squeezes a picture. Without `size` the canvas has the source's own
-    shape: at most `max_area` pixels, sides multiples of `multiple`.
+    shape: from `min_area` to `max_area` pixels, sides multiples of `multiple`.
     """
     if size is None:
-        size = working_size(source.size, max_area=max_area, multiple=multiple)
+        size = working_size(source.size, min_area=min_area, max_area=max_area, multiple=multiple)
     factor = min(size[0] / source.width, size[1] / source.height)
     inner = (min(size[0], max(1, round(source.width * factor))), min(size[1], max(1, round(source.height * factor))))
     scaled = source if inner == source.size else source.resize(inner, Image.Resampling.LANCZOS)
@@ -38,8 +40,9 @@ def canvas_of(source: Image.Image, *, size: tuple[int, int] | None, max_area: in
     return Canvas(Image.fromarray(np.pad(np.asarray(scaled), sides, mode="edge")), box)
 
 
-def working_size(source: tuple[int, int], *, max_area: int, multiple: int) -> tuple[int, int]:
-    """The source's size (width, height), shrunk to `max_area` if larger, sides rounded to multiples of `multiple`."""
-    factor = min(1.0, (max_area / (source[0] * source[1])) ** 0.5)
+def working_size(source: tuple[int, int], *, max_area: int, multiple: int, min_area: int = 0) -> tuple[int, int]:
+    """The source's size (width, height), brought between `min_area` and `max_area`, sides multiples of `multiple`."""
+    area = source[0] * source[1]
+    factor = (min(max(area, min_area), max_area) / area) ** 0.5
     width, height = (max(multiple, round(side * factor / multiple) * multiple) for side in source)
     return width, height

@@ -43,15 +43,21 @@ _ALLOWED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """How pipelines of one class are called. `settings` are its options with their defaults; `sized` pipelines are told
-    the size, the others take the image's; `multiple` divides the sides; `listed` ones take a list of images."""
+    """How pipelines of one class are called.
+
+    `settings` are its options with their defaults; `min_area` to `max_area` the pixels it works well at; `multiple`
+    divides the sides; `sized` pipelines are told the size, the others take the image's; `told_area` ones need the area
+    as well; `listed` ones take a list of images; `fixed` are arguments of every call.
+    """
 
     pipeline: str
     settings: Mapping[str, Any]
     max_area: int
     multiple: int = 16
+    min_area: int = 512 * 512
     sized: bool = True
     listed: bool = False
+    told_area: bool = False
     fixed: Mapping[str, Any]
 
 
@@ -71,14 +77,16 @@ FAMILIES: dict[FamilyName, Family] = {
         pipeline="StableDiffusionXLInstructPix2PixPipeline",
         settings={"steps": 50, "guidance_scale": 5.0, "image_guidance_scale": 1.5, "negative_prompt": ""},
         max_area=768 * 768,
+        min_area=768 * 768,
         multiple=8,
         fixed={},
     ),
-    # Without a size it answers 1024 × 1024 whatever the image; _auto_resize would give the image a shape of its own.
+    # Whatever size is asked, it answers max_area pixels (`_run` sets that); _auto_resize would reshape the image.
     "flux_kontext": Family(
         pipeline="FluxKontextPipeline",
         settings={"steps": 28, "guidance_scale": 3.5, "true_cfg_scale": 1.0, "negative_prompt": ""},
         max_area=_MEGAPIXEL,
+        told_area=True,
         fixed={"_auto_resize": False},
     ),
     # Guidance is silently off unless there is a negative prompt, if only a space.
@@ -112,7 +120,7 @@ class DiffusionEditor:
 
     `family` is the kind of pipeline, `model` its folder or repository, `revision` the commit of a repository. `steps`,
     `guidance_scale`, `image_guidance_scale`, `true_cfg_scale` and `negative_prompt` replace the family's values; one
-    that the family does not have is refused. `max_area` in pixels is the size worked at (the source is never enlarged).
+    that the family does not have is refused. `min_area` and `max_area` bound the pixels worked at.
     `device` empty: the GPU if there is one. `cpu_offload` keeps on the GPU only the part at work.
 
     The pipeline is loaded on the first edit. Edits run one at a time, in a thread; nothing is paid.
@@ -127,6 +135,7 @@ class DiffusionEditor:
         dtype: Dtype = "bfloat16",
         device: str = "",
         cpu_offload: bool = False,
+        min_area: int | None = None,
         max_area: int | None = None,
         steps: int | None = None,
         guidance_scale: float | None = None,
@@ -146,11 +155,14 @@ class DiffusionEditor:
                 raise ConfigError(f'option "{name}": family {family} has {", ".join(self._family.settings)} only')
         if steps is not None and steps < 1:
             raise ConfigError(f'option "steps": 1 or more, not {steps}')
-        if max_area is not None and max_area < 64 * 64:
+        self._max_area = max_area or self._family.max_area
+        self._min_area = min(self._family.min_area, self._max_area) if min_area is None else min_area
+        if self._max_area < 64 * 64:
             raise ConfigError(f'option "max_area": pixels, at least {64 * 64}, not {max_area}')
+        if not 0 <= self._min_area <= self._max_area:
+            raise ConfigError(f'option "min_area": pixels, at most max_area = {self._max_area}, not {min_area}')
         chosen = {name: value for name, value in given.items() if value is not None}
         self._settings: dict[str, Any] = {**self._family.settings, **chosen}
-        self._max_area = max_area or self._family.max_area
         self._model = model
         self._revision = revision
         self._dtype: Dtype = dtype
@@ -159,7 +171,8 @@ class DiffusionEditor:
         self._prompt = load_prompt("edit_image", prompt)
         self._pipeline: Any = None
         self._lock = threading.Lock()
-        parameters = {"family": family, "revision": revision, "dtype": dtype, "max_area": self._max_area}
+        areas = {"min_area": self._min_area, "max_area": self._max_area}
+        parameters = {"family": family, "revision": revision, "dtype": dtype, **areas}
         self.facts = CallFacts(
             prompt_id=self._prompt.id,
             prompt_version=self._prompt.version,
@@ -192,7 +205,8 @@ class DiffusionEditor:
     def _edit(self, read: Callable[[], bytes], where: str, prompt: str, seed: int) -> Reply[bytes]:
         data = read()
         picture = decode(data, where=where)
-        canvas = canvas_of(picture, size=None, max_area=self._max_area, multiple=self._family.multiple)
+        areas = {"min_area": self._min_area, "max_area": self._max_area}
+        canvas = canvas_of(picture, size=None, multiple=self._family.multiple, **areas)
         with self._lock:
             if self._pipeline is None:
                 self._pipeline = self._loaded()
@@ -209,7 +223,10 @@ class DiffusionEditor:
         # The noise is drawn on the CPU, so that it does not depend on the device; one generator for one candidate.
         generator = torch.Generator("cpu").manual_seed(seed)
         settings = dict(self._settings)
-        size = {"width": canvas.image.width, "height": canvas.image.height} if self._family.sized else {}
+        width, height = canvas.image.size
+        size = {"width": width, "height": height} if self._family.sized else {}
+        if self._family.told_area:
+            size["max_area"] = width * height
         with torch.inference_mode():
             result = self._pipeline(
                 prompt=prompt,
