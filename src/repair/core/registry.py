@@ -34,7 +34,7 @@ class Registry:
     def add(
         self, name: str, target: str, summary: str, *, extra: str | None = None, argument: str | None = None
     ) -> None:
-        """Register `name`; with `argument`, "name:rest" sets that option to "rest". Raises ValueError if it is taken."""
+        """Register `name`; with `argument`, "name:rest" sets that option to "rest". Raises ValueError if taken."""
         if name in self.entries:
             raise ValueError(f"{self.kind} {name!r} is registered twice")
         self.entries[name] = Entry(target, summary, extra, argument)
