@@ -170,7 +170,7 @@ def hf(
     `context_length` in tokens, if not the model's own. Raises ConfigError for a model that is no dual encoder of a
     known family, StoreError if something cannot be loaded.
     """
-    transformers.utils.logging.disable_progress_bar()  # progress is the console's business
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # progress is the console's business
     try:
         config = transformers.AutoConfig.from_pretrained(model)
     except Exception as error:

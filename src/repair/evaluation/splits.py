@@ -5,7 +5,7 @@ disagreements come from a split that silently was another one: train mixed in, f
 six, a thousand images taken for five thousand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,7 +70,7 @@ def problem_with(name: str, *, n_images: int, n_captions: int, captions: str = A
     )
 
 
-def require_unmixed(split: str, hashes: Sequence[str], others: dict[str, Sequence[str]]) -> None:
+def require_unmixed(split: str, hashes: Sequence[str], others: Mapping[str, Sequence[str]]) -> None:
     """Refuse a split that shares pictures with another split of the same data: a score on it says little.
 
     Args:

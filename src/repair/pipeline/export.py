@@ -109,7 +109,7 @@ def _results(folder: RunFolder, config: Config, round: int) -> dict[str, Any]:
     split = config.data.test_split
     for label, name in (("before", "base"), ("after", f"round-{round}")):
         path = folder.folder(None) / f"{name}.json"
-        facts = read_json(path)["splits"].get(split) if path.exists() else None
+        facts: dict[str, Any] = read_json(path)["splits"].get(split, {}) if path.exists() else {}
         for direction in Direction if facts else ():
             for metric, value in facts[str(direction)]["metrics"].items():
                 number = value["value"] if isinstance(value, Mapping) else value

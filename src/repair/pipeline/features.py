@@ -81,12 +81,14 @@ class Features:
     def _embed_one(self, key: str, text: str | None) -> FloatArray | None:
         plain = self._bench.plain_encoder
         if text is not None:
-            return self.encoder.embed_texts(plain.prepare_texts([text]), batch_size=1)[0]
+            of_text: FloatArray = self.encoder.embed_texts(plain.prepare_texts([text]), batch_size=1)[0]
+            return of_text
         try:
             picture = decode(self._edited(key).read(), where=f"edited image {key}")
         except DataError:
             return None
-        return self.encoder.embed_images(plain.prepare_images([picture]), batch_size=1)[0]
+        of_image: FloatArray = self.encoder.embed_images(plain.prepare_images([picture]), batch_size=1)[0]
+        return of_image
 
     def _measures(
         self, failures: Sequence[Failure], candidates: Sequence[Candidate], edits: Mapping[str, FloatArray]

@@ -37,7 +37,8 @@ _PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 class Runnable(Protocol):
     """A suite with its pictures, ready to run on a model."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def run(
         self, embedder: Embedder, *, uncertainty: Uncertainty, allow_missing: bool

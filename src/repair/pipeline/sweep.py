@@ -26,7 +26,7 @@ def run_sweep(path: Path, overrides: Sequence[str], values: str, *, progress: Pr
 
     name, choices = parse_values(values)
     folder, configs = plan(path, overrides, name, choices)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for choice, config in configs.items():
         progress.say(f"sweep: {name}={choice}")
         run_pipeline(config, until=None, reuse=False, progress=progress)

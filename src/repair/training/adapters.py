@@ -27,7 +27,7 @@ class Adapters:
         wanted = _matching(linear_layers(module), targets)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=wanted, lora_dropout=0.0)
+            config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=wanted, lora_dropout=0.0)  # type: ignore[arg-type]
             self._model: Any = LoraModel(module, config, "repair")
         module.get_parameter("log_scale").requires_grad_(True)
 

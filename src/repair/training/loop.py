@@ -27,8 +27,8 @@ from repair.training.adapters import Adapters
 from repair.training.averaging import Average, copied, put
 from repair.training.batches import Batch, Batches, Loss
 from repair.training.checkpoint import TrainingState
-from repair.training.compositions.batches import ComposedBatches
-from repair.training.encoding import Precision, cached_step, whole_step
+from repair.training.compositions.batches import ComposedBatch, ComposedBatches
+from repair.training.encoding import Precision, Tower, cached_step, whole_step
 from repair.training.inputs import Inputs, Rows
 from repair.training.matching import MatchTable
 from repair.training.memory import out_of_memory
@@ -196,9 +196,10 @@ class Training:
         if self._module is not self.encoder.module:
             for settings in self._optimizer.param_groups:
                 settings["foreach"] = False  # shards and whole scalars cannot be stepped together
-        self._towers = self._module.image_features, self._module.text_features
+        towers: tuple[Any, Any] = self._module.image_features, self._module.text_features
         if recipe.compile:
-            self._towers = tuple(torch.compile(tower, backend=recipe.compile) for tower in self._towers)  # type: ignore[assignment]
+            towers = torch.compile(towers[0], backend=recipe.compile), torch.compile(towers[1], backend=recipe.compile)
+        self._towers: tuple[Tower, Tower] = towers
         self._scaler = torch.amp.GradScaler(self._device.type) if recipe.precision == "fp16" else None
         self._average = Average(self._module, decay=recipe.ema_decay) if recipe.ema_decay else None
         self._resume()
@@ -371,7 +372,7 @@ class Training:
         weight = self.recipe.local_weight
         if rows.share is not None:
             return parallel.share_loss(z_images, z_texts, scale, rows.share, self._group, local_weight=weight)
-        if self._group.world > 1:
+        if self._group.world > 1 and isinstance(rows.batch, ComposedBatch):
             return parallel.gathered_loss(z_images, z_texts, scale, rows.batch, self._group, local_weight=weight)
         return features_loss(z_images, z_texts, scale, rows.batch, local_weight=weight)
 
