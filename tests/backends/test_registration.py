@@ -128,6 +128,11 @@ def test_the_size_worked_at_lies_between_the_areas(source: tuple[int, int], size
     assert working_size(source, min_area=65536, max_area=131072, multiple=16) == size
 
 
+def test_a_side_too_short_is_filled_up() -> None:
+    canvas = canvas_of(picture(1, (320, 16)), size=None, max_area=65536, multiple=16, min_side=64)
+    assert (canvas.image.size, canvas.box) == ((320, 64), (0, 24, 320, 40))
+
+
 def test_the_rest_of_a_canvas_repeats_the_edge() -> None:
     canvas = canvas_of(Image.new("RGB", (64, 32), "blue"), size=(128, 128), max_area=1, multiple=16)
     assert canvas.box == (0, 32, 128, 96)

@@ -20,15 +20,22 @@ class Canvas(NamedTuple):
 
 
 def canvas_of(
-    source: Image.Image, *, size: tuple[int, int] | None, max_area: int, multiple: int, min_area: int = 0
+    source: Image.Image,
+    *,
+    size: tuple[int, int] | None,
+    max_area: int,
+    multiple: int,
+    min_area: int = 0,
+    min_side: int = 0,
 ) -> Canvas:
     """`source` scaled to fit `size` (width, height) and centred, its edges repeated outwards to fill the rest.
 
     So an editor that works at one shape only never squeezes a picture. Without `size` the canvas has the source's own
-    shape: from `min_area` to `max_area` pixels, sides multiples of `multiple`.
+    shape: from `min_area` to `max_area` pixels, sides multiples of `multiple`; a side below `min_side` is filled up.
     """
     if size is None:
-        size = working_size(source.size, min_area=min_area, max_area=max_area, multiple=multiple)
+        width, height = working_size(source.size, min_area=min_area, max_area=max_area, multiple=multiple)
+        size = (max(width, min_side), max(height, min_side))
     factor = min(size[0] / source.width, size[1] / source.height)
     inner = (min(size[0], max(1, round(source.width * factor))), min(size[1], max(1, round(source.height * factor))))
     scaled = source if inner == source.size else source.resize(inner, Image.Resampling.LANCZOS)

@@ -32,6 +32,7 @@ FamilyName = Literal[
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 _END_BYTES = 1 << 20
+_MIN_SIDE = 64  # FLUX.2 refuses less
 _ALLOWED = (
     "steps",
     "guidance_scale",
@@ -206,7 +207,7 @@ class DiffusionEditor:
         data = read()
         picture = decode(data, where=where)
         areas = {"min_area": self._min_area, "max_area": self._max_area}
-        canvas = canvas_of(picture, size=None, multiple=self._family.multiple, **areas)
+        canvas = canvas_of(picture, size=None, multiple=self._family.multiple, min_side=_MIN_SIDE, **areas)
         with self._lock:
             if self._pipeline is None:
                 self._pipeline = self._loaded()
