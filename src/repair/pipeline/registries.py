@@ -33,7 +33,7 @@ ENCODERS.add(
     "open_clip",
     "repair.encoders.open_clip:open_clip",
     "open_clip:NAME/PRETRAINED_OR_PATH or open_clip:FOLDER, any open_clip model",
-    extra="open_clip",
+    extra="open-clip",
     argument="model",
 )
 ENCODERS.add(

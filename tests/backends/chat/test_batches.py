@@ -45,7 +45,9 @@ def values(replies: list[Any]) -> list[Any]:
     return [reply.value if isinstance(reply, Reply) else type(reply) for reply in replies]
 
 
-@pytest.mark.parametrize("order", [list, lambda lines: lines[::-1], lambda lines: [*lines, *lines]], ids=str)
+@pytest.mark.parametrize(
+    "order", [list, lambda lines: lines[::-1], lambda lines: [*lines, *lines]], ids=["in order", "reversed", "twice"]
+)
 def test_answers_come_back_by_id_whatever_the_order(server: Loopback, order: Callable[[list[str]], list[str]]) -> None:
     provider = server.answer = Batches(echo, order=order)
     questions = [str(i) for i in range(7)]
