@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from repair.config import OPERATIONAL, Config, load_config, settings
+from repair.config import LATER, OPERATIONAL, Config, load_config, settings
 from repair.core.errors import ConfigError
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.toml"))
@@ -126,3 +126,25 @@ def test_every_shipped_config_loads() -> None:
             assert load_plan(path).configs
         else:
             load_config(path, environment={})
+
+
+def test_settings_that_came_later_name_another_run_only_where_they_are_set() -> None:
+    base = load()
+    assert set(base.flat()) >= LATER
+    assert not set(base.identity()) & LATER
+    changed = load("training.ema_decay=0.99")
+    assert set(changed.identity()) - set(base.identity()) == {"training.ema_decay"}
+    assert changed.fingerprint() != base.fingerprint()
+    assert load("training.ema_decay=0.0").fingerprint() == base.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["training.patience=2"], "training.patience needs training.eval_every > 0"),
+        (["training.wise_ft_curve=[0.5, 1.5]"], "training.wise_ft_curve: mixes lie between 0 and 1"),
+    ],
+)
+def test_training_options_that_clash(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(*overrides)
