@@ -26,6 +26,7 @@ from repair.store.tables import read_table
 
 _METRICS = ("R@1", "R@5", "R@10", "MRR")
 _NONE = "–"
+_ANCHORS = {"image": "an image", "text": "a caption"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ class Bench:
         path = folder / "bench.json"
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            runs = {variant: tuple(map(Path, found)) for variant, found in facts["runs"].items()}
+            variants = [row["variant"] for row in facts["rows"] if row["variant"] in facts["runs"]]  # in their order
+            runs = {variant: tuple(map(Path, facts["runs"][variant])) for variant in variants}
         except FileNotFoundError:
             raise DataError(f"{path}: there is no such file: `repair bench` writes it when it is done") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -403,7 +405,13 @@ def links(bench: Bench) -> Table | None:
     if facts is None:
         return None
     rows = tuple(
-        (f"{d['kind']} of an {d['anchor']}", f"{d['n_anchors']:,}", f"{d['mean'] or 0:.2f}", f"{d['max']}", _tail(d))
+        (
+            f"{d['kind']} of {_ANCHORS[d['anchor']]}",
+            f"{d['n_anchors']:,}",
+            f"{d['mean'] or 0:.2f}",
+            f"{d['max']}",
+            _tail(d),
+        )
         for d in facts["distributions"]
     )
     note = "The paper's largest numbers of negatives of an anchor: about 400 on COCO30K, about 250 on Flickr30K."
