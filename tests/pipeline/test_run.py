@@ -161,7 +161,7 @@ def test_a_run_folder_of_another_config_is_refused_and_can_be_reused(tmp_path: P
         ("encoder.name=smal", 'unknown encoder "smal": did you mean "small"'),
         ("data.source=wrld", 'unknown data source "wrld": did you mean "world"'),
         ("verification.verifier=wrld", 'unknown verifier "wrld": did you mean "world"'),
-        ("editing.image_editor=paint", 'unknown image editor "paint": Choices: world'),
+        ("editing.image_editor=paint", 'unknown image editor "paint": Choices: diffusion, image_edits, replay, world'),
         ("calls.planner=x", 'unknown planner "x"'),
     ],
 )

@@ -138,8 +138,8 @@ class Handmade:
     def calls(self, *attempts: Attempt) -> None:
         with Ledger.open(self.path / "ledger.sqlite") as ledger:
             for attempt in attempts:
-                lease = ledger.lease(attempt.call, reserved=Usage(), started_s=0.0).result()
-                ledger.record(attempt, lease=lease).result()
+                grant = ledger.lease(attempt.call, declared=Usage(), started_s=0.0).result()
+                ledger.record(attempt, lease=grant.lease or 0).result()
 
     def close(self) -> Path:
         self._run.close()

@@ -46,7 +46,7 @@ def test_doctests() -> None:
 
 def test_every_shipped_prompt_says_what_it_is_for() -> None:
     shipped = shipped_prompts()
-    assert set(shipped) == {"verify", "instruct", "edit_text", "edit_image", "plan"}
+    assert set(shipped) == {"verify", "instruct", "edit_text", "edit_image", "plan", "write"}
     assert all(prompt.version == "v1" and prompt.digest.startswith("b2:") for prompt in shipped.values())
     assert all("<data>" in prompt.system for name, prompt in shipped.items() if name != "edit_image")
 
