@@ -22,12 +22,27 @@ def test_every_item_ends_and_the_ledger_counts_what_the_server_counts(tmp_path: 
             f'{{model="gemma", base_url="{address}/v1", server="llama.cpp", image_as="captions", max_tokens=120, '
             "extra={cache_prompt=false}}"
         )
-        tiny.run(
-            tmp_path,
+        common = (
             'mining.directions=["image_to_text"]',
             f"mining.max_failures={N_FAILURES}",
+            f"run.calls={tmp_path}/calls",
+        )
+        tiny.run(
+            tmp_path,
+            *common,
+            "run.name=verified",
             "verification.verifier=chat",
             f"verification.options={options}",
+            "calls.concurrency=2",
+            "calls.max_failed_rate=1",
+            until="verify",
+        )
+        # The small model hardly ever keeps a failure; all are kept here, so that the other two are asked as well.
+        tiny.run(
+            tmp_path,
+            *common,
+            "run.name=edited",
+            "verification.enabled=false",
             "instruction.instructor=chat",
             f"instruction.options={options}",
             "editing.text_editor=chat",
@@ -38,16 +53,17 @@ def test_every_item_ends_and_the_ledger_counts_what_the_server_counts(tmp_path: 
             until="edit",
         )
         server = llama.counts(address)
-    folder = tiny.config(tmp_path).run_path() / "round-0"
-    failures = read_table(folder / "failures.parquet", Failure)
-    verdicts = read_table(folder / "verdicts.parquet", Verdict)
+    runs = tmp_path
+    failures = read_table(runs / "verified" / "round-0" / "failures.parquet", Failure)
+    verdicts = read_table(runs / "verified" / "round-0" / "verdicts.parquet", Verdict)
     assert len(verdicts) == len(failures) == N_FAILURES
     assert all(v.error or v.keep or v.criterion for v in verdicts)
-    instructions = read_table(folder / "instructions.parquet", Instruction)
-    assert len(instructions) == sum(v.keep for v in verdicts)
-    candidates = read_table(folder / "candidates.parquet", Candidate)
+    instructions = read_table(runs / "edited" / "round-0" / "instructions.parquet", Instruction)
+    assert len(instructions) == N_FAILURES
+    candidates = read_table(runs / "edited" / "round-0" / "candidates.parquet", Candidate)
+    assert len(candidates) == sum(told.error is None for told in instructions)
     assert all(c.error or c.text for c in candidates)
-    with Ledger.view(tiny.config(tmp_path).run_path() / "ledger.sqlite") as ledger:
+    with Ledger.view(tmp_path / "calls" / "ledger.sqlite") as ledger:
         rows = ledger.usage()
     assert sum(row.tokens_in for row in rows) == server.tokens_in > 0
     assert sum(row.tokens_out for row in rows) == server.tokens_out
