@@ -40,7 +40,7 @@ def write(writer, pair, change, *, seed=0, text=None, parts=()):
 @pytest.mark.parametrize("change", FALSE)
 def test_what_is_asked_to_be_false_is_false_and_close(change):
     writer, n_written = WorldWriter(**RIGHT), 0
-    for pair in PAIRS[:30]:
+    for pair in PAIRS[:15]:
         for text in write(writer, pair, change):
             n_written += 1
             assert not SOURCE.holds(SOURCE.read_image(pair.image_id), text)
@@ -48,7 +48,7 @@ def test_what_is_asked_to_be_false_is_false_and_close(change):
             assert 1 <= distance <= 4
             if change in (Change.REPLACE_ATTRIBUTE, Change.ADD_OBJECT, Change.ADD_ATTRIBUTE):
                 assert distance == 1
-    assert n_written > 8
+    assert n_written > 4
 
 
 def test_swaps_keep_the_words():
@@ -81,15 +81,15 @@ def test_units_are_true_and_foils_are_not():
 def test_it_errs_as_often_as_it_says():
     writer = WorldWriter(no_op_rate=0.3, excess_rate=0.0, misplaced_rate=0.3)
     outcomes = Counter()
-    for pair in PAIRS[:80]:
+    for pair in PAIRS[:50]:
         for seed in range(3):
             for text in write(writer, pair, Change.REPLACE_ATTRIBUTE, seed=seed):
                 true = SOURCE.holds(SOURCE.read_image(pair.image_id), text)
                 outcomes["no_op" if text == pair.text else "misplaced" if true else "right"] += 1
     n = sum(outcomes.values())
-    assert n > 180
-    assert abs(outcomes["no_op"] / n - 0.3) < 0.11
-    assert abs(outcomes["misplaced"] / n - 0.3) < 0.11
+    assert n > 110
+    assert abs(outcomes["no_op"] / n - 0.3) < 0.13
+    assert abs(outcomes["misplaced"] / n - 0.3) < 0.13
 
 
 def test_the_same_request_gets_the_same_answer():
