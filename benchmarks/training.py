@@ -4,8 +4,8 @@
 
 Every method encodes as many images and captions a step (--pairs of each), with a vision transformer and a text
 transformer of the same size, in fp32 on the CPU. Each measurement is a fresh process, the methods take turns, and
-medians are printed: seconds a step (the first two left out) and the peak memory of the process above what it held when
-model and data were ready.
+medians are printed: wall and processor seconds a step (the first two left out; on a busy machine only the latter mean
+something) and the peak memory of the process above what it held when model and data were ready.
 
   open_clip   open_clip_train.train.train_one_epoch with ClipLoss
   st          SentenceTransformerTrainer with MultipleNegativesRankingLoss on a CLIP model of transformers
@@ -30,6 +30,7 @@ from types import SimpleNamespace
 from typing import Any
 
 METHODS = ("open_clip", "st", "vanilla", "grids", "pieces")
+Stamp = tuple[float, float]  # wall clock and processor time, in seconds
 N_IMAGES, SIZE, LENGTH = 256, 96, 32
 WARM_UP = 2
 
@@ -44,16 +45,18 @@ def main() -> None:
         for method in METHODS:
             runs[method].append(_in_process(method))
     print(f"a step of {options.pairs} pairs, {options.threads} threads, median of {options.repeats}")
-    print(f"{'':12}{'s / step':>10}{'ratio':>8}{'peak MB':>10}{'ratio':>8}")
+    print(f"{'':12}{'s / step':>10}{'ratio':>8}{'cpu s':>10}{'ratio':>8}{'peak MB':>10}{'ratio':>8}")
     medians = {m: {key: statistics.median(run[key] for run in runs[m]) for key in runs[m][0]} for m in METHODS}
     base = medians["open_clip"]
     for method in METHODS:
         own = medians[method]
         print(
             f"{method:12}{own['seconds']:>10.3f}{own['seconds'] / base['seconds']:>8.2f}"
+            f"{own['cpu_s']:>10.3f}{own['cpu_s'] / base['cpu_s']:>8.2f}"
             f"{own['peak_mb']:>10.0f}{own['peak_mb'] / base['peak_mb']:>8.2f}"
         )
-    print(f"grids / vanilla: {medians['grids']['seconds'] / medians['vanilla']['seconds']:.3f}")
+    for key in ("seconds", "cpu_s"):
+        print(f"grids / vanilla, {key}: {medians['grids'][key] / medians['vanilla'][key]:.3f}")
 
 
 def _options() -> argparse.Namespace:
@@ -81,9 +84,17 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        step_s, before = _BY_METHOD[options.method](options, Path(folder))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"seconds": statistics.median(step_s[WARM_UP:]), "peak_mb": (peak - before) / 1024}
+        stamps, before = _BY_METHOD[options.method](options, Path(folder))
+    steps = list(itertools.pairwise(stamps))[WARM_UP:]
+    return {
+        "seconds": statistics.median(b[0] - a[0] for a, b in steps),
+        "cpu_s": statistics.median(b[1] - a[1] for a, b in steps),
+        "peak_mb": (_resident() - before) / 1024,
+    }
+
+
+def _now() -> Stamp:
+    return time.perf_counter(), time.process_time()
 
 
 def _resident() -> int:
@@ -111,7 +122,7 @@ def _data() -> tuple[Any, Any]:
     return images, texts
 
 
-def _by_open_clip(options: argparse.Namespace, _: Path) -> tuple[list[float], int]:
+def _by_open_clip(options: argparse.Namespace, _: Path) -> tuple[list[Stamp], int]:
     import torch
     from open_clip import ClipLoss
     from open_clip_train.train import train_one_epoch
@@ -119,7 +130,7 @@ def _by_open_clip(options: argparse.Namespace, _: Path) -> tuple[list[float], in
     model, _config = _open_clip_model()
     images, texts = _data()
     before = _resident()
-    stamps: list[float] = []
+    stamps: list[Stamp] = []
 
     class Loader:
         num_batches, num_samples = options.steps, options.steps * options.pairs
@@ -127,9 +138,9 @@ def _by_open_clip(options: argparse.Namespace, _: Path) -> tuple[list[float], in
         def __iter__(self) -> Any:
             for step in range(options.steps):
                 rows = [(step * options.pairs + n) % N_IMAGES for n in range(options.pairs)]
-                stamps.append(time.perf_counter())
+                stamps.append(_now())
                 yield images[rows].float().div(255).sub(0.5).div(0.5), texts[rows].long()
-            stamps.append(time.perf_counter())
+            stamps.append(_now())
 
     data = {"train": SimpleNamespace(dataloader=Loader(), set_epoch=lambda _: None)}
     args = SimpleNamespace(
@@ -150,10 +161,10 @@ def _by_open_clip(options: argparse.Namespace, _: Path) -> tuple[list[float], in
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.1)
     train_one_epoch(model, data, ClipLoss(), 0, optimizer, None, None, None, args)
-    return [b - a for a, b in itertools.pairwise(stamps)], before
+    return stamps, before
 
 
-def _ours(options: argparse.Namespace, *, loss: str, micro_batch: int | None = None) -> tuple[list[float], int]:
+def _ours(options: argparse.Namespace, *, loss: str, micro_batch: int | None = None) -> tuple[list[Stamp], int]:
     import open_clip
 
     from repair.core.records import Grid, Pair
@@ -194,13 +205,13 @@ def _ours(options: argparse.Namespace, *, loss: str, micro_batch: int | None = N
         micro_batch=micro_batch,
     )
     before = _resident()
-    stamps = [time.perf_counter()]
+    stamps = [_now()]
     for _ in Training(encoder, data, recipe).run():
-        stamps.append(time.perf_counter())
-    return [b - a for a, b in itertools.pairwise(stamps)], before
+        stamps.append(_now())
+    return stamps, before
 
 
-def _by_sentence_transformers(options: argparse.Namespace, folder: Path) -> tuple[list[float], int]:
+def _by_sentence_transformers(options: argparse.Namespace, folder: Path) -> tuple[list[Stamp], int]:
     import datasets
     import numpy as np
     import transformers
@@ -229,11 +240,11 @@ def _by_sentence_transformers(options: argparse.Namespace, folder: Path) -> tupl
     rng = np.random.default_rng(0)
     pictures = [Image.fromarray(rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)) for _ in range(N_IMAGES)]
     captions = [" ".join(f"w{n}" for n in rng.integers(0, 1000, LENGTH - 1)) + " </s>" for _ in range(N_IMAGES)]
-    stamps: list[float] = []
+    stamps: list[Stamp] = []
 
     class Clock(transformers.TrainerCallback):
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            stamps.append(time.perf_counter())
+            stamps.append(_now())
 
     before = _resident()
     trainer = SentenceTransformerTrainer(
@@ -253,7 +264,7 @@ def _by_sentence_transformers(options: argparse.Namespace, folder: Path) -> tupl
         callbacks=[Clock()],
     )
     trainer.train()
-    return [b - a for a, b in itertools.pairwise(stamps)], before
+    return stamps, before
 
 
 _BY_METHOD = {
