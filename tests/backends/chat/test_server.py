@@ -59,7 +59,7 @@ def test_a_request_and_its_answer(server: Loopback) -> None:
 
 
 def test_what_differs_between_servers(server: Loopback) -> None:
-    server.says(*["{}"] * 4)
+    server.says(*["{}"] * 6)
     ask(model(server, server="openai", send_seed=False))
     assert server.last.body["max_completion_tokens"] == 1024
     assert not {"seed", "temperature", "max_tokens"} & set(server.last.body)
@@ -71,6 +71,11 @@ def test_what_differs_between_servers(server: Loopback) -> None:
     assert '"word"' in server.last.body["messages"][-1]["content"][-1]["text"]
     ask(model(server), schema=None)
     assert "response_format" not in server.last.body
+    bounded = {"type": "object", "properties": {"words": {"type": "array", "maxItems": 2, "items": {"maxLength": 9}}}}
+    for kind, of_a_word in (("llama.cpp", {"maxLength": 9}), ("openai", {})):
+        ask(model(server, server=kind), schema=bounded)
+        words = server.last.body["response_format"]["json_schema"]["schema"]["properties"]["words"]
+        assert words == {"type": "array", "maxItems": 2, "items": of_a_word}
 
 
 def test_logprobs_are_kept_in_the_record(server: Loopback) -> None:

@@ -246,8 +246,13 @@ def test_schemas_are_strict_and_flat() -> None:
         assert schema["additionalProperties"] is False
         assert schema["required"] == list(schema["properties"])
         assert not {"$ref", "$defs", "default", "anyOf", "title"} & set(json.dumps(schema["properties"]).split('"'))
-    assert strict_schema(PlanAnswer)["properties"]["error_types"]["items"]["enum"] == [str(kind) for kind in ErrorType]
+    properties = strict_schema(PlanAnswer)["properties"]
+    assert properties["error_types"]["items"]["enum"] == [str(kind) for kind in ErrorType]
     assert next(iter(strict_schema(VerdictAnswer)["properties"])) == "reason"
+    # Guided decoding ends: whatever has no fixed values has a longest length.
+    assert all("maxItems" in part for part in properties.values() if part["type"] == "array")
+    texts = [part.get("items", part) for part in properties.values()]
+    assert all("enum" in part or "maxLength" in part for part in texts if part["type"] == "string")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What a model must answer, as pydantic models, and the JSON Schema of each in the form strict servers accept."""
+"""What a model must answer, as pydantic models, and the JSON Schema of each in the form strict servers accept.
+
+Every text and list has a longest length: it is in the schema, so that guided decoding ends, and is checked here.
+"""
 
 import json
 import re
@@ -6,12 +9,16 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from repair.core.errors import BadReply
 from repair.core.records import Criterion, ErrorType, Instruction, Verdict
 
-MAX_ANSWER = 1000  # characters of one answered text
+MAX_TEXT = 1000  # characters of one caption; llama.cpp takes up to 2000 repetitions of a character
+MAX_REASON = 600  # one or two short sentences, told generously
+MAX_INSTRUCTION = 400  # forty words
+MAX_RESIDUAL = 300
+MAX_EDITS = 16  # as many as `editing.n_candidates` can be
 
 Answer = TypeVar("Answer", bound="BaseAnswer")
 
@@ -19,20 +26,19 @@ _THINKING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
 _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 
 
-def _short(text: str) -> str:
-    if len(text) > MAX_ANSWER:
-        raise ValueError(f"at most {MAX_ANSWER} characters")
-    return text
-
-
 def _present(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
-    return _short(text)
+    return text
 
 
-Text = Annotated[str, AfterValidator(_present)]
-MaybeText = Annotated[str, AfterValidator(_short)]
+Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_present)]
+MaybeText = Annotated[str, Field(max_length=MAX_TEXT)]
+Reason = Annotated[str, Field(max_length=MAX_REASON), AfterValidator(_present)]
+Sentence = Annotated[str, Field(max_length=MAX_INSTRUCTION), AfterValidator(_present)]
+Residual = Annotated[str, Field(max_length=MAX_RESIDUAL)]
+Scaffold = Annotated[str, Field(max_length=MAX_REASON)]
+ErrorTypes = Annotated[list[ErrorType], Field(max_length=len(ErrorType))]
 
 
 class BaseAnswer(BaseModel):
@@ -42,7 +48,7 @@ class BaseAnswer(BaseModel):
 class VerdictAnswer(BaseAnswer):
     """The reason comes first, so that the model gives it before it decides."""
 
-    reason: Text
+    reason: Reason
     query_matches_ground_truth: bool
     candidate_matches_query: bool
 
@@ -56,10 +62,10 @@ class VerdictAnswer(BaseAnswer):
 
 
 class InstructionAnswer(BaseAnswer):
-    error_types: list[ErrorType]
-    residual: MaybeText
-    scaffold: MaybeText
-    instruction: Text
+    error_types: ErrorTypes
+    residual: Residual
+    scaffold: Scaffold
+    instruction: Sentence
 
     def told(self, failure_id: str) -> Instruction:
         return Instruction(
@@ -76,14 +82,14 @@ class CaptionAnswer(BaseAnswer):
 
 
 class PlanAnswer(BaseAnswer):
-    reason: Text
+    reason: Reason
     query_matches_ground_truth: bool
     candidate_matches_query: bool
-    error_types: list[ErrorType]
-    residual: MaybeText
-    scaffold: MaybeText
-    instruction: MaybeText
-    edits: list[MaybeText]
+    error_types: ErrorTypes
+    residual: Residual
+    scaffold: Scaffold
+    instruction: Annotated[str, Field(max_length=MAX_INSTRUCTION)]
+    edits: Annotated[list[MaybeText], Field(max_length=MAX_EDITS)]
 
     def verdict(self, failure_id: str) -> Verdict:
         return VerdictAnswer(
@@ -103,7 +109,7 @@ class PlanAnswer(BaseAnswer):
 
 @cache
 def strict_schema(model: type[BaseAnswer]) -> dict[str, Any]:
-    """The model's JSON Schema: flat, every property required, no other allowed, only keywords every server knows."""
+    """The model's JSON Schema: flat, every property required, no other allowed, few keywords beside the lengths."""
     schema = model.model_json_schema()
     properties = {name: _plain(part, schema.get("$defs", {})) for name, part in schema["properties"].items()}
     return {
@@ -112,6 +118,15 @@ def strict_schema(model: type[BaseAnswer]) -> dict[str, Any]:
         "properties": properties,
         "required": list(properties),
         "additionalProperties": False,
+    }
+
+
+def without_lengths_of_text(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema for servers that may refuse `maxLength`, OpenAI's first: lists keep their `maxItems`."""
+    return {
+        key: without_lengths_of_text(part) if isinstance(part, dict) else part
+        for key, part in schema.items()
+        if key != "maxLength"
     }
 
 
@@ -136,7 +151,7 @@ def parse_answer(text: str, model: type[Answer]) -> Answer:
 def _plain(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in part:
         part = definitions[part["$ref"].rsplit("/", 1)[1]]
-    kept = {key: part[key] for key in ("type", "enum") if key in part}
+    kept = {key: part[key] for key in ("type", "enum", "maxLength", "maxItems") if key in part}
     if "items" in part:
         kept["items"] = _plain(part["items"], definitions)
     return kept

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
+from repair.backends.chat.schemas import without_lengths_of_text
 from repair.backends.connection import Connection, place_of
 from repair.core.errors import BadReply, ConfigError, Refused, Unavailable
 from repair.core.identity import canonical_json, hash_value
@@ -19,6 +20,7 @@ Structured = Literal["json_schema", "json_object", "prompt"]
 
 _SEED_BITS = 31  # the smallest range of the servers: llama.cpp keeps 32 bits, others signed ones
 _CHARS_PER_TOKEN = 4  # only where a server does not count
+_TAKE_LENGTHS = frozenset({"vllm", "sglang", "llama.cpp", "ollama"})  # of texts, in a schema for guided decoding
 _SET_BY_US = frozenset({"model", "messages", "seed", "response_format", "stream", "n"})
 
 
@@ -75,6 +77,7 @@ class ChatServer:
             **({"logprobs": True} if logprobs else {}),
             **extra,
         }
+        self._server = server
         self._structured: Structured = structured
         self._send_seed = send_seed
         self._logprobs = logprobs
@@ -100,7 +103,8 @@ class ChatServer:
         if self._send_seed:
             body["seed"] = seed & ((1 << _SEED_BITS) - 1)
         if schema is not None and self._structured == "json_schema":
-            named = {"name": str(schema.get("title", "answer")), "strict": True, "schema": dict(schema)}
+            guide = schema if self._server in _TAKE_LENGTHS else without_lengths_of_text(schema)
+            named = {"name": str(schema.get("title", "answer")), "strict": True, "schema": dict(guide)}
             body["response_format"] = {"type": "json_schema", "json_schema": named}
         elif schema is not None:
             sent = _with_schema_in_words(sent, schema)
