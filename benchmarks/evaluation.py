@@ -1,5 +1,6 @@
 """COCO-5k-sized retrieval: ours beside CLIP_benchmark's code path, on one machine in one run.
 
+    pip install --no-deps clip-benchmark    # scripts/setup dev has done so; its other needs are not needed here
     python benchmarks/evaluation.py [--images 5000] [--captions 25010] [--dim 512] [--repeats 3] [--threads 1]
 
 Both get the same unit rows and give R@1, R@5 and R@10 both ways. *ours* is `evaluate_retrieval` as it is called by
@@ -173,7 +174,10 @@ def _peer() -> str:
     try:
         return f"clip-benchmark {version('clip-benchmark')}"
     except PackageNotFoundError:
-        return "clip-benchmark is not installed: its published steps, written out here"
+        return (
+            "clip-benchmark is not installed (pip install --no-deps clip-benchmark): its published steps, written out "
+            "here"
+        )
 
 
 def _peak_mb() -> float:

@@ -9,8 +9,10 @@ from repair.core.records import Pair
 from repair.evaluation.suites.aro import coco_order, shuffled_items
 from repair.evaluation.suites.generated import read_items, rows_of
 from repair.evaluation.suites.halftruth import COLOURS, half_truths
+from repair.evaluation.tagging import pieces
 
-pytest.importorskip("spacy", reason="the lexical extra is not installed")
+pytest.importorskip("spacy", reason="the suites extra is not installed")
+pytest.importorskip("punkt", reason="the suites extra is not installed")
 CAPTIONS = ["A red dog chases two fat cats in the old park.", "Dog.", "A boy (with a hat) eats an apple near a car!"]
 
 
@@ -44,6 +46,12 @@ def test_order_is_seeded_hashed_saved_and_read_back(blip, tmp_path):
     with pytest.raises(DataError, match="line 1: not a row"):
         read_items(saved)
     assert "published are 25,010" in suite.problems[0]
+
+
+def test_words_are_cut_as_nltk_cuts_them():
+    """Sentences by Punkt ("Mr." ends none), words by the Treebank rules, quotes as `` and ''."""
+    wanted = "Mr. Fox ca n't run . He says `` no '' !"
+    assert list(pieces(['Mr. Fox can\'t run. He says "no"!', ""])) == [wanted.split(), []]
 
 
 def test_a_captions_shuffles_do_not_depend_on_its_neighbours():

@@ -134,8 +134,8 @@ SUITES.add("eccv", "repair.pipeline.suites:eccv", "COCO 5k with ECCV Caption's e
 SUITES.add("cxc", "repair.pipeline.suites:cxc", "COCO 5k with CxC's extended positives")
 SUITES.add("aro_relation", f"{_FORMATS}.aro:aro_relation", "ARO: Visual Genome Relation")
 SUITES.add("aro_attribution", f"{_FORMATS}.aro:aro_attribution", "ARO: Visual Genome Attribution")
-SUITES.add("coco_order", f"{_FORMATS}.aro:coco_order", "ARO: COCO-Order, with our own shuffles", extra="lexical")
-SUITES.add("flickr30k_order", f"{_FORMATS}.aro:flickr30k_order", "ARO: Flickr30k-Order, likewise", extra="lexical")
+SUITES.add("coco_order", f"{_FORMATS}.aro:coco_order", "ARO: COCO-Order, with our own shuffles", extra="suites")
+SUITES.add("flickr30k_order", f"{_FORMATS}.aro:flickr30k_order", "ARO: Flickr30k-Order, likewise", extra="suites")
 SUITES.add("sugarcrepe", f"{_FORMATS}.sugarcrepe:sugarcrepe", "SugarCrepe: seven splits, three averages")
 SUITES.add("sugarcrepe_pp", f"{_FORMATS}.sugarcrepe:sugarcrepe_pp", "SugarCrepe++: five splits, two right captions")
 SUITES.add("winoground", f"{_FORMATS}.pairs:winoground", "Winoground: text, image and group score")
@@ -145,7 +145,7 @@ SUITES.add(
     "halftruth",
     "repair.pipeline.suites:halftruth",
     "does a wrong detail raise the score? Made from captions",
-    extra="lexical",
+    extra="suites",
 )
 SUITES.add("world", "repair.pipeline.suites:world", "the drawn world: one wrong fact of each error type, exact")
 SUITES.add("world_pairs", "repair.pipeline.suites:world_pairs", "the same as pairs of images and captions")

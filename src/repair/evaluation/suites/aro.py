@@ -9,9 +9,10 @@ least 25 items. Micro averages stand beside them: other papers print those.
 **Order.** BLIP's list of {"image", "caption": [...]}. The caption against four shuffles of itself; argmax = 0, so a tie
 (a shuffle that changes nothing) is right. Shuffles: nouns among themselves and adjectives among themselves; all other
 words; words within each three; threes as blocks. Each is made of the raw caption; then caption and shuffles are cleaned
-alike (lower case, punctuation out, at most 30 words). The shuffles behind the published figures were never released,
-and differ by run. Ours depend on the seed and the caption alone, are hashed, saved, and can be read back. We cut words
-by spaCy throughout; the published code cuts those of the last two shuffles by NLTK.
+alike (lower case, punctuation out, at most 30 words). As in the published code spaCy cuts words for the first two and
+NLTK for the last two, so that full stops are words of a three before they are cleaned away. The shuffles behind the
+published figures were never released, and differ by run. Ours depend on the seed and the caption alone, are hashed,
+saved, and can be read back.
 """
 
 import re
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from repair.core.identity import derive_rng
 from repair.evaluation.items import TASKS, Box, ChoiceSuite, Item, Rule, macro, micro
 from repair.evaluation.suites.files import entries, located, read, text
 from repair.evaluation.suites.generated import read_items, texts_hash
-from repair.evaluation.tagging import Word, tagged, tagger_facts
+from repair.evaluation.tagging import Word, cutter_facts, pieces, tagged, tagger_facts
 
 MIN_CASES = 25  # of an attribute pair
 MAX_WORDS = 30
@@ -160,6 +161,7 @@ def _order(name: str, data: Path, names: Sequence[str], n: int, *, seed: int, te
         "max_words": MAX_WORDS,
         "n_unchanged_shuffles": sum(other == item.texts[0] for item in items for other in item.texts[1:]),
         **tagger_facts(),
+        **cutter_facts(),
     }
     return ChoiceSuite(
         name=name,
@@ -185,16 +187,23 @@ def blip_captions(path: Path) -> tuple[list[tuple[str, str, str]], str]:
     return found, digest
 
 
+class Cut(NamedTuple):
+    """A caption in words: spaCy's with their tags, and NLTK's."""
+
+    tagged: Sequence[Word]
+    pieces: Sequence[str]
+
+
 def shuffled_items(captions: Sequence[tuple[str, str, str]], *, seed: int) -> list[Item]:
     """Each caption with its four shuffles, all cleaned; a caption's shuffles depend on the seed and its id alone."""
+    texts = [caption for _, _, caption in captions]
     items = []
-    for (key, image, caption), words in zip(captions, tagged(c for _, _, c in captions), strict=True):
+    for (key, image, caption), cut in zip(captions, map(Cut, tagged(texts), pieces(texts)), strict=True):
         shuffles = [
-            " ".join(shuffle(words, derive_rng(seed, "order", name, key, caption)))
-            for name, shuffle in SHUFFLES.items()
+            " ".join(shuffle(cut, derive_rng(seed, "order", name, key, caption))) for name, shuffle in SHUFFLES.items()
         ]
-        texts = tuple(cleaned(option) for option in (caption, *shuffles))
-        items.append(Item(item_id=key, group="caption", images=(image,), texts=texts))
+        options = tuple(cleaned(option) for option in (caption, *shuffles))
+        items.append(Item(item_id=key, group="caption", images=(image,), texts=options))
     return items
 
 
@@ -209,31 +218,32 @@ def cleaned(caption: str, max_words: int = MAX_WORDS) -> str:
     return " ".join(words[:max_words])
 
 
-def nouns_and_adjectives(words: Sequence[Word], rng: np.random.Generator) -> list[str]:
+def nouns_and_adjectives(cut: Cut, rng: np.random.Generator) -> list[str]:
     """Nouns change places among themselves, and adjectives among themselves."""
-    nouns = [place for place, word in enumerate(words) if word.is_noun]
-    adjectives = [place for place, word in enumerate(words) if word.is_adjective]
-    return _moved(_moved([word.text for word in words], nouns, rng), adjectives, rng)
+    words = [word.text for word in cut.tagged]
+    nouns = [place for place, word in enumerate(cut.tagged) if word.is_noun]
+    adjectives = [place for place, word in enumerate(cut.tagged) if word.is_adjective]
+    return _moved(_moved(words, nouns, rng), adjectives, rng)
 
 
-def all_but_nouns_and_adjectives(words: Sequence[Word], rng: np.random.Generator) -> list[str]:
+def all_but_nouns_and_adjectives(cut: Cut, rng: np.random.Generator) -> list[str]:
     """All other words change places among themselves."""
-    others = [place for place, word in enumerate(words) if not (word.is_noun or word.is_adjective)]
-    return _moved([word.text for word in words], others, rng)
+    others = [place for place, word in enumerate(cut.tagged) if not (word.is_noun or word.is_adjective)]
+    return _moved([word.text for word in cut.tagged], others, rng)
 
 
-def within_threes(words: Sequence[Word], rng: np.random.Generator) -> list[str]:
+def within_threes(cut: Cut, rng: np.random.Generator) -> list[str]:
     """The words of every three change places."""
-    return [word for three in _threes(words) for word in _moved(three, range(len(three)), rng)]
+    return [word for three in _threes(cut.pieces) for word in _moved(three, range(len(three)), rng)]
 
 
-def threes(words: Sequence[Word], rng: np.random.Generator) -> list[str]:
+def threes(cut: Cut, rng: np.random.Generator) -> list[str]:
     """The threes change places as blocks."""
-    blocks = _threes(words)
+    blocks = _threes(cut.pieces)
     return [word for place in rng.permutation(len(blocks)) for word in blocks[place]]
 
 
-SHUFFLES: Mapping[str, Callable[[Sequence[Word], np.random.Generator], list[str]]] = {
+SHUFFLES: Mapping[str, Callable[[Cut, np.random.Generator], list[str]]] = {
     "nouns_and_adjectives": nouns_and_adjectives,
     "all_but_nouns_and_adjectives": all_but_nouns_and_adjectives,
     "within_threes": within_threes,
@@ -241,8 +251,8 @@ SHUFFLES: Mapping[str, Callable[[Sequence[Word], np.random.Generator], list[str]
 }
 
 
-def _threes(words: Sequence[Word]) -> list[list[str]]:
-    return [[word.text for word in words[start : start + 3]] for start in range(0, len(words), 3)]
+def _threes(words: Sequence[str]) -> list[list[str]]:
+    return [list(words[start : start + 3]) for start in range(0, len(words), 3)]
 
 
 def _moved(words: Sequence[str], places: Sequence[int], rng: np.random.Generator) -> list[str]:
