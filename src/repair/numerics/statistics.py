@@ -145,26 +145,9 @@ def bootstrap_group_mean(
         >>> round(bootstrap_group_mean([1, 1, 0, 0], [0, 1, 1, 1], [0, 1, 2, 3], seed=0).estimate, 4)
         0.6667
     """
-    numbers, members = np.asarray(values, dtype=np.float64), np.asarray(groups)
-    _by_cluster(values, clusters)  # checks
-    if members.shape != numbers.shape:
-        raise DataError(f"bootstrap: groups {members.shape} and values {numbers.shape}, must be the same items")
-    _, group = np.unique(members, return_inverse=True)
-    _, cluster = np.unique(np.asarray(clusters), return_inverse=True)
-    shape = (int(cluster.max()) + 1, int(group.max()) + 1)
-    sums = sparse.csr_array((numbers, (cluster, group)), shape=shape)
-    sizes = sparse.csr_array((np.ones(len(numbers)), (cluster, group)), shape=shape)
-    parts = []
-    for counts in _resamples(shape[0], seed=seed, n_resamples=n_resamples):
-        of_groups, in_groups = counts @ sums, counts @ sizes
-        there = in_groups > 0
-        means = np.divide(of_groups, in_groups, out=np.zeros_like(of_groups), where=there)
-        parts.append(means.sum(axis=1) / there.sum(axis=1))
-    low, high = _percentiles(np.concatenate(parts), confidence)
-    of_each = np.bincount(group, weights=numbers) / np.bincount(group)
-    return Interval(
-        estimate=float(of_each.mean()), low=low, high=high, confidence=confidence, n=len(numbers), n_clusters=shape[0]
-    )
+    estimate, means, n, n_clusters = _group_means(values, groups, clusters, seed=seed, n_resamples=n_resamples)
+    low, high = _percentiles(means, confidence)
+    return Interval(estimate=estimate, low=low, high=high, confidence=confidence, n=n, n_clusters=n_clusters)
 
 
 def mcnemar(before: npt.ArrayLike, after: npt.ArrayLike) -> float:
@@ -209,18 +192,55 @@ def bootstrap_difference(
     first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
     if first.shape != second.shape:
         raise DataError(f"before and after: shapes {first.shape} and {second.shape}, must be the same queries")
-    numbers, sums, sizes = _by_cluster(second - first, clusters)
-    means = _resampled_means(sums[:, None], sizes, seed=seed, n_resamples=n_resamples)[:, 0]
+    return bootstrap_group_difference(
+        first,
+        second,
+        np.zeros(len(first), dtype=np.int64),
+        clusters,
+        seed=seed,
+        confidence=confidence,
+        n_resamples=n_resamples,
+    )
+
+
+def bootstrap_group_difference(
+    before: npt.ArrayLike,
+    after: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    clusters: npt.ArrayLike,
+    *,
+    seed: int,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> Difference:
+    """`bootstrap_difference` of a macro average: the mean over groups of the groups' mean gains.
+
+    Arguments as in `bootstrap_group_mean` and `bootstrap_difference`.
+
+    Raises:
+        DataError: nothing to resample, shapes differ, or a value is not finite.
+
+    Example:
+        One group gains 1 of 1, the other 1 of 3:
+
+        >>> before, after = [0, 0, 1, 0], [1, 1, 1, 0]
+        >>> round(bootstrap_group_difference(before, after, [0, 1, 1, 1], [0, 1, 2, 3], seed=0).estimate, 4)
+        0.6667
+    """
+    first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if first.shape != second.shape:
+        raise DataError(f"before and after: shapes {first.shape} and {second.shape}, must be the same items")
+    estimate, means, n, n_clusters = _group_means(second - first, groups, clusters, seed=seed, n_resamples=n_resamples)
     low, high = _percentiles(means, confidence)
     tail = min(int((means <= 0).sum()), int((means >= 0).sum()))
     return Difference(
-        estimate=float(numbers.mean()),
+        estimate=estimate,
         low=low,
         high=high,
         confidence=confidence,
         p_value=min(1.0, 2 * (tail + 1) / (n_resamples + 1)),
-        n=len(numbers),
-        n_clusters=len(sums),
+        n=n,
+        n_clusters=n_clusters,
     )
 
 
@@ -300,6 +320,32 @@ def paired_seeds(before: Sequence[float], after: Sequence[float], *, confidence:
         confidence=confidence,
         p_value=p_value,
     )
+
+
+def _group_means(
+    values: npt.ArrayLike, groups: npt.ArrayLike, clusters: npt.ArrayLike, *, seed: int, n_resamples: int
+) -> tuple[float, npt.NDArray[np.float64], int, int]:
+    """The mean of the groups' means, the same in each resample, and how many values and clusters there are."""
+    numbers, members = np.asarray(values, dtype=np.float64), np.asarray(groups)
+    _, all_sums, all_sizes = _by_cluster(values, clusters)  # checks
+    if members.shape != numbers.shape:
+        raise DataError(f"bootstrap: groups {members.shape} and values {numbers.shape}, must be the same items")
+    _, group = np.unique(members, return_inverse=True)
+    if not group.any():  # one group: a plain mean
+        means = _resampled_means(all_sums[:, None], all_sizes, seed=seed, n_resamples=n_resamples)[:, 0]
+        return float(numbers.mean()), means, len(numbers), len(all_sums)
+    _, cluster = np.unique(np.asarray(clusters), return_inverse=True)
+    shape = (len(all_sums), int(group.max()) + 1)
+    sums = sparse.csr_array((numbers, (cluster, group)), shape=shape)
+    sizes = sparse.csr_array((np.ones(len(numbers)), (cluster, group)), shape=shape)
+    parts = []
+    for counts in _resamples(shape[0], seed=seed, n_resamples=n_resamples):
+        of_groups, in_groups = counts @ sums, counts @ sizes
+        there = in_groups > 0
+        means = np.divide(of_groups, in_groups, out=np.zeros_like(of_groups), where=there)
+        parts.append(means.sum(axis=1) / there.sum(axis=1))
+    of_each = np.bincount(group, weights=numbers) / np.bincount(group)
+    return float(of_each.mean()), np.concatenate(parts), len(numbers), shape[0]
 
 
 def _by_cluster(
