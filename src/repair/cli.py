@@ -340,7 +340,8 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Run several variants over several seeds at equal budgets, and print the table with intervals. Resumes."""
-    from repair.pipeline.bench import bench_lines, run_bench
+    from repair.pipeline.bench import run_bench
+    from repair.pipeline.bench_lines import bench_lines
 
     _emit(run_bench(config, overrides or (), progress=ConsoleProgress(), match=match), as_json, bench_lines)
 

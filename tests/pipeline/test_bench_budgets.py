@@ -8,7 +8,8 @@ import pytest
 from repair.core.errors import ConfigError
 from repair.core.progress import Silent
 from repair.core.synthesis import Sample
-from repair.pipeline.bench import bench_lines, load_plan, run_bench
+from repair.pipeline.bench import load_plan, run_bench
+from repair.pipeline.bench_lines import bench_lines
 from repair.pipeline.budgets import allowance, best_rate
 from repair.reports.bench_tables import bench_tables, results_page
 from repair.store.tables import read_table
@@ -106,6 +107,8 @@ def test_what_a_budget_allows() -> None:
         ("bench.lr_grid=[2]", "bench.lr_grid must be"),
         ("bench.tune_seeds=[7]", "bench.tune_seeds names 7"),
         ('bench.budget_of="LaCLP"', 'did you mean "LaCLIP"'),
+        ("bench.paper={LaCLP=1.0}", 'did you mean "LaCLIP"'),
+        ('bench.paper={LaCLIP="-1"}', "bench.paper.LaCLIP must be a number or"),
     ],
 )
 def test_refused(tmp_path: Path, setting: str, message: str) -> None:

@@ -17,8 +17,8 @@ A bench file is a config with one more section:
     repair = []                                           # settings on top of the file's, as after --set
     vanilla = ["training.loss=vanilla"]
 
-    [bench.paper]                                         # what the paper says of a variant, shown beside it
-    repair = "…"
+    [bench.paper]                                         # the paper's differences to the last reference, in points
+    vanilla = [-2.10, -1.96]                              # of R@1, i2t and t2i, or a number: of their mean
 
 `--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only
 what no other asked before. Each run is a folder of its own and resumes like any other; the table is made from the
@@ -64,7 +64,9 @@ class Plan:
     references: tuple[str, ...]
     split: str
     configs: Mapping[tuple[str, int], Config]  # by variant and seed
-    paper: Mapping[str, str]  # what the paper reports of a variant, as text
+    paper: Mapping[
+        str, float | list[float]
+    ]  # its differences to the last reference: of i2t and t2i R@1, or of the mean
     equal: "Equal | None" = None  # how budgets are matched and learning rates chosen
     account: Mapping[str, Any] = field(default_factory=dict)  # budgets and rates, once known
 
@@ -123,7 +125,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = 
         references=tuple(references),
         split=section.get("split", root.data.test_split),
         configs=configs,
-        paper=section.get("paper", {}),
+        paper=_paper(path, section.get("paper", {}), variants),
         equal=_equal(path, section, variants, references, seeds, match),
     )
 
@@ -155,6 +157,16 @@ def _equal(
     )
 
 
+def _paper(path: Path, said: Any, variants: Mapping[str, Any]) -> dict[str, float | list[float]]:
+    for variant, value in said.items():
+        if variant not in variants:
+            raise ConfigError(f'{path}: bench.paper names "{variant}": {suggest(str(variant), variants)}')
+        values = value if isinstance(value, list) else [value]
+        if len(values) not in (1, len(Direction)) or not all(type(v) in (int, float) for v in values):
+            raise ConfigError(f"{path}: bench.paper.{variant} must be a number or [i2t, t2i], in points, not {value!r}")
+    return dict(said)
+
+
 def _numbers(path: Path, name: str, values: Any, *, most: float) -> tuple[float, ...]:
     if not isinstance(values, list) or not all(isinstance(v, (int, float)) and 0 < v <= most for v in values):
         raise ConfigError(f"{path}: bench.{name} must be a list of numbers above 0, at most {most:g}, not {values!r}")
@@ -168,13 +180,18 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match
     plan = load_plan(path, overrides, match=match)
     if plan.equal is not None:
         plan = _settled(plan, plan.equal, progress=progress)
-    for seed in plan.seeds:  # all variants of a seed before the next seed: a bench cut short is a smaller bench
-        for variant in plan.variants:
-            progress.say(f"bench: {variant}, seed {seed}")
-            run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
+    for variant, seed in _order(plan):
+        progress.say(f"bench: {variant}, seed {seed}")
+        run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
     table = compare(plan)
     write_json(plan.folder / "bench.json", table)
     return table
+
+
+def _order(plan: Plan) -> list[tuple[str, int]]:
+    """References over all seeds first, then the rest seed by seed: a bench cut short has its main comparison."""
+    others = [variant for variant in plan.variants if variant not in plan.references]
+    return [(v, seed) for variants in (plan.references, others) for seed in plan.seeds for v in variants]
 
 
 def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
@@ -264,7 +281,7 @@ def compare(plan: Plan) -> dict[str, Any]:
                     for reference in plan.references
                     if reference != variant
                 },
-                "paper": plan.paper.get(variant, ""),
+                "paper": plan.paper.get(variant),
             }
         )
     return {
@@ -286,45 +303,6 @@ def _differences(reference: list[dict[str, float]], scores: list[dict[str, float
         name: asdict(statistics.paired_seeds([r[name] for r in reference], [s[name] for s in scores]))
         for name in scores[0]
     }
-
-
-def bench_lines(table: Mapping[str, Any]) -> list[str]:
-    """The table as Markdown: percent, mean over seeds; differences in points with their 95 % interval."""
-    metrics = [name for name in table["rows"][0]["mean"] if name.endswith("R@1")]
-    heads = ["variant", *metrics, *(f"Δ mean R@1 to {name}" for name in table["references"]), "paper"]
-    lines = [
-        f"{table['bench']}: {table['split']} split, seeds {', '.join(map(str, table['seeds']))}",
-        *_equal_lines(table.get("equal")),
-        "",
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
-    ]
-    for row in table["rows"]:
-        cells = [row["variant"], *(f"{100 * row['mean'][name]:.2f}" for name in metrics)]
-        for reference in table["references"]:
-            cells.append(_shown(row["differences"].get(reference, {}).get("mean R@1")))
-        lines.append("| " + " | ".join([*cells, row["paper"]]) + " |")
-    return lines
-
-
-def _equal_lines(account: Mapping[str, Any] | None) -> list[str]:
-    if not account:
-        return []
-    lines = []
-    if account["match"] != "steps":
-        uses = ", ".join(f"{use:,} (seed {seed})" for seed, use in account["budgets"].items())
-        lines.append(f"at most as many {account['match']} as {account['budget_of']} used: {uses}")
-    rates = ", ".join(f"{variant} {rate:g}" for variant, rate in account["lr"].items() if rate is not None)
-    return [*lines, f"learning rates, chosen on val: {rates}"] if rates else lines
-
-
-def _shown(difference: Mapping[str, Any] | None) -> str:
-    if difference is None:
-        return ""
-    text = f"{100 * difference['mean']:+.2f}"
-    if difference["low"] is not None:
-        text += f" [{100 * difference['low']:+.2f}, {100 * difference['high']:+.2f}]"
-    return text
 
 
 def _slug(variant: str) -> str:
