@@ -117,11 +117,11 @@ def evaluate(
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     model: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="ENCODER[:WHAT]",
             help="Measure any encoder without a run: small, towers:CHECKPOINT, open_clip:MODEL, hf:MODEL, or a run's "
-            "folder (RUN, RUN@base, RUN@round-0).",
+            "folder (RUN, RUN@base, RUN@round-0). Repeatable: side by side, with paired tests. Seeds: A1,A2,A3.",
         ),
     ] = None,
     suite: Annotated[
@@ -154,11 +154,11 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure: with CONFIG a run's retrieval before and after; with --model any encoder on any suites.
+    """Measure: with CONFIG a run's retrieval before and after; with --model any encoders on any suites.
 
-    repair eval --model runs/demo --suite world --out results/demo
+    repair eval --model runs/demo@base --model runs/demo --suite world --out results/demo
     """
-    if (config is None) == (model is None):
+    if (config is None) == (not model):
         raise ConfigError("eval: give a CONFIG (a run), or --model with --suite (an encoder by itself)")
     if config is not None:
         alone = {"--suite": suite, "--data": data, "--out": out, "--export": export, "--reference": reference}
@@ -172,12 +172,10 @@ def evaluate(
         return
     if overrides or reuse or retry_failed or dry_run:
         raise ConfigError("eval --model takes no --set, --reuse, --retry-failed or --dry-run: they go with a CONFIG")
-    from repair.evaluation.document import Document
-    from repair.evaluation.tables import document_lines
     from repair.pipeline.judging import judge
 
     found = judge(
-        model=str(model),
+        models=model or (),
         suites=suite or (),
         data=data or (),
         images=images,
@@ -192,10 +190,7 @@ def evaluate(
         seed=seed,
         progress=ConsoleProgress(),
     )
-    files = found.pop("files")
-    document = Document.model_validate(found)
-    lines = [*document_lines(document), *(f"wrote {path}" for path in files)]
-    _emit({**found, "files": files}, as_json, lambda _: lines)
+    _emit(found.to_json(), as_json, lambda _: found.lines())
 
 
 @app.command(rich_help_panel="Compare")

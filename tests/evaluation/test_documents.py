@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from repair.core.errors import DataError, StoreError
+from repair.evaluation.choice import evaluate_choice
 from repair.evaluation.document import Document, Missing, Outcome, SuiteResult, read_results, score_of, write_results
 from repair.evaluation.drift import drift_scores, linear_cka, neighbour_overlap
 from repair.evaluation.exports import clip_benchmark_rows, write_clip_benchmark
 from repair.evaluation.gallery import Caption, RetrievalSuite
+from repair.evaluation.items import ChoiceSuite, Item, Rule, macro, micro
 from repair.evaluation.tables import document_lines
 from repair.evaluation.versus import versus, versus_lines
 from repair.evaluation.zeroshot import ZeroShotSuite
@@ -260,6 +262,40 @@ def test_two_models_item_by_item():
     text = "\n".join(versus_lines(json.loads(json.dumps(facts))))
     assert "+33.33" in text
     assert "B is partial: s" in text
+
+
+def test_differences_are_of_the_scores_themselves():
+    """Whatever a result prints, a comparison tests: B's and A's figures are equal to the scores of their results."""
+    suites = [
+        RetrievalSuite(name="folds", split="test", captions=captions()[:-1], n_folds=2),
+        RetrievalSuite(name="whole", split="test", captions=captions()),
+        classes_suite(),
+        two_groups(),
+    ]
+    for suite in suites:
+        run = suite.evaluate if hasattr(suite, "evaluate") else lambda *a, **k: evaluate_choice(two_groups(), *a, **k)
+        (first, rows), (second, others) = (
+            run(NamedPictures(), model_of(noise=noise, seed=seed), uncertainty=UNCERTAINTY)
+            for noise, seed in ((0.8, 1), (0.6, 2))
+        )
+        found = versus([rows], [others], scores={suite.name: first.from_items}, n_bootstrap=20)
+        assert {(one.group, one.metric) for one in found} == {(one.group, one.metric) for one in first.from_items}
+        for one in found:
+            assert one.before == pytest.approx(first.score(one.group, one.metric).value)
+            assert one.after == pytest.approx(second.score(one.group, one.metric).value)
+            assert one.difference.estimate == pytest.approx(one.after - one.before)
+        assert sum(one.changed is not None for one in found) == len({one.task for one in found})
+    assert {"mean", "all", "a", "b"} == {one.group for one in found}
+    assert [one.p_mcnemar is None for one in found] == [True, False, False, False]  # none for a macro average
+
+
+def two_groups():
+    items = tuple(
+        Item(item_id=str(k), group="ab"[k > 0], images=(f"{k}.jpg",), texts=(f"caption 0 of {k}", f"no {k}"))
+        for k in range(6)
+    )
+    averages = (macro("mean", ("a", "b"), ("accuracy",)), micro("all", ("a", "b"), ("accuracy",)))
+    return ChoiceSuite(name="choice", rule=Rule.STRICT, items=items, averages=averages, facts={})
 
 
 def test_items_of_other_texts_are_not_compared():

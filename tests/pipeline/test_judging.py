@@ -41,34 +41,62 @@ def photos(tmp_path_factory):
 
 
 def run(cache, **options):
-    return judge(**{"model": "small", "cache": cache, "n_bootstrap": 20, "progress": Silent(), **options})
+    given = {"models": ["small"], "cache": cache, "n_bootstrap": 20, "progress": Silent(), **options}
+    return judge(**given).to_json()
 
 
 def test_world_retrieval_and_comparison_from_the_command_line(photos, cache, tmp_path):
     cli = CliRunner()
-    for name, model in (("a", "small(checkpoint='none')"), ("b", "small")):
-        arguments = ["eval", "--model", model, "--suite", WORLD, "--suite", "retrieval"]
-        arguments += ["--data", str(photos / "captions.jsonl"), "--n-bootstrap", "20", "--cache", str(cache)]
-        done = cli.invoke(app, [*arguments, "--out", str(tmp_path / name), "--export", "clip-benchmark", "--json"])
-        assert done.exit_code == 0, done.output
-    document, outcomes = read_results(tmp_path / "b")
+    arguments = ["eval", "--model", "small(checkpoint='none')", "--model", "small", "--suite", WORLD]
+    arguments += ["--suite", "retrieval", "--data", str(photos / "captions.jsonl"), "--out", str(tmp_path)]
+    arguments += ["--n-bootstrap", "20", "--cache", str(cache), "--export", "clip-benchmark", "--json"]
+    done = cli.invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    table = json.loads(done.stdout)
+    assert json.loads((tmp_path / "table.json").read_text()) == {k: v for k, v in table.items() if k != "files"}
+    document, outcomes = read_results(tmp_path / "B")
     world, retrieval = document.suites
     assert world.facts["n_texts_cut"] == 0
     assert {score.group for score in world.scores} >= {"object", "relation", "count", "mean of error types"}
     assert (retrieval.facts["split"], retrieval.facts["n_images"], retrieval.facts["n_captions"]) == ("test", 5, 10)
     assert len([outcome for outcome in outcomes if outcome.suite == "retrieval"]) == 15
-    assert (tmp_path / "b" / "world-texts.jsonl").is_file()
-    exported = json.loads((tmp_path / "b" / "retrieval_none_small_en_zeroshot_retrieval.json").read_text())
+    assert (tmp_path / "B" / "world-texts.jsonl").is_file()
+    exported = json.loads((tmp_path / "B" / "retrieval_none_small_en_zeroshot_retrieval.json").read_text())
     assert exported["metrics"]["image_retrieval_recall@1"] == retrieval.score("text_to_image", "R@1").value
     page = tmp_path / "page.html"
-    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    paths = [str(tmp_path / "A"), str(tmp_path / "B")]
     done = cli.invoke(app, ["compare", *paths, "--page", str(page), "--n-bootstrap", "20", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert {one["suite"] for one in found["comparisons"]} == {"world", "retrieval"}
+    by_name = {(one["suite"], one["group"], one["metric"]): one for one in found["comparisons"]}
+    assert len(table["tests"]) == len(by_name)
+    for one in table["tests"]:  # the same tests, whichever command makes them
+        wanted = by_name[one["suite"], one["group"], one["metric"]]
+        assert (one["a"], one["b"]) == ("A", "B")
+        assert all(one[key] == wanted[key] for key in ("before", "after", "difference", "counts", "p_mcnemar"))
     text = page.read_text()
     assert "data:image/" in text
     assert "no picture" not in text
+
+
+def test_seeds_are_combined_in_the_table(cache, tmp_path):
+    """Two untrained seeds of A beside two of B; each seed keeps its results, and the text says ±."""
+    a, b = (",".join(f'small(checkpoint="none", image_size={size}, seed={k})' for k in range(2)) for size in (32, 40))
+    judged = judge(
+        models=[a, b], suites=[WORLD], out=tmp_path, cache=cache, n_bootstrap=20, progress=Silent()
+    )  # fmt: skip
+    assert [len(column.documents) for column in judged.columns] == [2, 2]
+    row = judged.table.rows[0]
+    values = [document.suites[0].scores[0].value for document in judged.columns[0].documents]
+    assert (row.cells[0].n_seeds, row.cells[0].value) == (2, pytest.approx(np.mean(values)))
+    assert row.cells[0].sd == pytest.approx(np.std(values, ddof=1))
+    assert judged.table.tests[0].seeds["n"] == 2
+    assert read_results(tmp_path / "B-2")[0] == judged.columns[1].documents[1]
+    text = "\n".join(judged.lines())
+    assert " ± " in text
+    assert "over 2 seeds" in text
+    assert "paired t-test" in text
 
 
 def test_eval_says_which_of_its_two_uses_is_meant():
@@ -92,7 +120,14 @@ def test_eval_says_which_of_its_two_uses_is_meant():
         ({"suites": ["world"], "reference": "small"}, "go together"),
         ({"suites": ["world(n=0)"]}, "n must be at least 1"),
         ({"suites": ["world(m=3)"]}, 'unknown option "m"'),
-        ({"suites": [WORLD], "model": "smal"}, 'did you mean "small"'),
+        ({"suites": [WORLD], "models": ["smal"]}, 'did you mean "small"'),
+        ({"suites": [WORLD], "models": []}, "at least one model"),
+        ({"suites": [WORLD], "models": [" ,"]}, "names no model"),
+        ({"suites": [WORLD], "models": ["small", "small"]}, '"small" is named twice'),
+        ({"suites": [WORLD], "models": ["small", "smal"]}, 'did you mean "small"'),
+        ({"suites": [WORLD], "models": ["small"] * 27}, "at most 26"),
+        ({"suites": [WORLD], "out": Path(__file__)}, "is a file, and must be a folder"),
+        ({"suites": [WORLD, "world(n=3)"]}, 'are both called "world" in the results'),
     ],
 )
 def test_options_that_do_not_fit(cache, options, message):
@@ -145,7 +180,7 @@ def test_classes_and_drift(photos, cache, tmp_path):
     options = {"suites": ["drift"], "data": [str(photos / "captions.jsonl")], "reference": "small"}
     same = run(cache, **options)["suites"][0]
     assert [score["value"] for score in same["scores"] if score["metric"] == "cosine"] == pytest.approx([1.0, 1.0])
-    other = run(cache, model="small(checkpoint='none')", **options)["suites"][0]
+    other = run(cache, models=["small(checkpoint='none')"], **options)["suites"][0]
     assert all(score["value"] < 0.9 for score in other["scores"] if score["metric"] == "cosine")
 
 
@@ -173,10 +208,10 @@ def test_eccv_reads_karpathys_ids(photos, tmp_path):
     (tmp_path / "eccv_caption_to_image.json").write_text('{"101": [7, 8]}')
     options = {"images": None, "split": None, "allow_missing": True, "cache": tmp_path, "n_workers": 1}
     suite = open_suite(f'eccv(positives="{tmp_path}")', data=str(tmp_path / "dataset_coco.json"), **options)
-    found = judge(
-        model="small", suites=[f'eccv(positives="{tmp_path}")'], data=[str(tmp_path / "dataset_coco.json")],
-        allow_missing=True, cache=tmp_path / "cache", n_bootstrap=20, progress=Silent(),
-    )["suites"][0]  # fmt: skip
+    data = [str(tmp_path / "dataset_coco.json")]
+    found = run(tmp_path / "cache", suites=[f'eccv(positives="{tmp_path}")'], data=data, allow_missing=True)["suites"][
+        0
+    ]
     assert suite.name == "eccv"
     assert found["facts"]["n_queries"] == {"image_to_text": 2, "text_to_image": 1}
     assert found["partial"]  # three images are not COCO 5k

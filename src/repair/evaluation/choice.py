@@ -10,7 +10,7 @@ import numpy.typing as npt
 from repair.core.errors import DataError
 from repair.core.ports import FloatArray
 from repair.evaluation.blind import average_picture, probe_scores
-from repair.evaluation.document import Missing, Outcome, Score, SuiteResult, score_of
+from repair.evaluation.document import FromItems, Missing, Outcome, Score, SuiteResult, score_of
 from repair.evaluation.embedding import Embedder, Uncertainty
 from repair.evaluation.items import TASKS, TIE_RULES, Average, ChoiceSuite, Item, Rule, micro
 from repair.evaluation.judging import Margins, argmax_hits, chance, margins, right
@@ -117,6 +117,7 @@ def evaluate_choice(
         },
         pictures=pictures.facts(),
         scores=tally.scores(),
+        from_items=tally.from_items(),
         clip_benchmark=_clip_benchmark(suite, run.items, scores),
     )
     return result, _outcomes(suite, run.items, scores, found)
@@ -173,17 +174,36 @@ class _Tally:
     uncertainty: Uncertainty
 
     def scores(self) -> list[Score]:
+        return [
+            score
+            for average in self._averages()
+            for task in average.tasks
+            if (score := self._score(average, task)) is not None
+        ]
+
+    def from_items(self) -> list[FromItems]:
+        """Which items each score averages."""
+        present = {item.group for item in self.items}
+        found = []
+        for average in self._averages():
+            parts = [sorted(present.intersection(groups)) for groups in average.parts]
+            parts = [groups for groups in parts if groups]
+            whole = len(parts) == 1 and len(parts[0]) == len(present)
+            found += [
+                FromItems(group=average.name, metric=task, task=task, parts=None if whole else parts)
+                for task in average.tasks
+                if parts
+            ]
+        return [one for one in found if one.task in self.margins]
+
+    def _averages(self) -> list[Average]:
+        """The suite's, and each group by itself."""
         tasks = TASKS[self.suite.rule]
         named = {average.name for average in self.suite.averages}
         groups = [micro(group, [group], tasks) for group in self.suite.groups if group not in named]
         if len(groups) > _MAX_GROUPS:  # hundreds of relations, thousands of pairs of attributes: items.parquet has them
             groups = []
-        return [
-            score
-            for average in (*self.suite.averages, *groups)
-            for task in average.tasks
-            if (score := self._score(average, task)) is not None
-        ]
+        return [*self.suite.averages, *groups]
 
     def _score(self, average: Average, task: str) -> Score | None:
         part = {group: number for number, groups in enumerate(average.parts) for group in groups}

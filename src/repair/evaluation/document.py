@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -45,6 +45,21 @@ class Score(BaseModel):
     if_ties_lost: float | None = None
 
 
+class FromItems(BaseModel):
+    """How a score follows from the rows of items.parquet: what two results are tested on, item by item."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str = Field(description="Of the score.")
+    metric: str = Field(description="Of the score.")
+    task: str = Field(description="Which rows.")
+    value: Literal["hit", "rank", "1/rank"] = Field("hit", description='"rank": whether the rank is at most `most`.')
+    most: int | None = None
+    parts: list[list[str]] | None = Field(
+        None, description="Groups of rows; the score is the mean of the parts' means. None: the mean of all rows."
+    )
+
+
 class Missing(BaseModel):
     """What could not be run."""
 
@@ -71,6 +86,7 @@ class SuiteResult(BaseModel):
     facts: dict[str, Any] = Field(description="Split, counts, tie rule, versions, hashes: whatever defines the suite.")
     pictures: dict[str, Any] = Field(description="How to find the pictures again.")
     scores: list[Score]
+    from_items: list[FromItems] = Field(default_factory=list, description="Of the scores that items alone decide.")
     clip_benchmark: list[dict[str, Any]] = Field(
         default_factory=list, description="The same in CLIP_benchmark's words: dataset, task, metrics."
     )
@@ -162,11 +178,11 @@ def write_results(
         for score in suite.scores
     ]
     for suite, items in (texts or {}).items():
-        write_text(folder / f"{suite}-texts.jsonl", _lines(items))
+        write_text(folder / f"{suite}-texts.jsonl", lines_of(items))
     write_table(folder / "scores.parquet", rows, ScoreRow)
-    write_text(folder / "scores.jsonl", _lines(map(asdict, rows)))
+    write_text(folder / "scores.jsonl", lines_of(map(asdict, rows)))
     write_table(folder / "items.parquet", outcomes, Outcome)
-    write_text(folder / "items.jsonl", _lines(map(asdict, outcomes)))
+    write_text(folder / "items.jsonl", lines_of(map(asdict, outcomes)))
     write_json(folder / "schema.json", Document.model_json_schema(by_alias=True))
     write_json(folder / RESULTS, document.model_dump(by_alias=True))
 
@@ -186,5 +202,6 @@ def read_results(folder: Path) -> tuple[Document, list[Outcome]]:
     return document, read_table(folder / "items.parquet", Outcome)
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+def lines_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """JSON lines: keys sorted, so that equal rows give equal bytes."""
     return "".join(json.dumps(dict(row), ensure_ascii=False, allow_nan=False, sort_keys=True) + "\n" for row in rows)

@@ -10,7 +10,7 @@ from repair.core.errors import DataError
 from repair.core.identity import derive_rng, hash_value
 from repair.core.records import Direction
 from repair.evaluation.choice import refuse_missing
-from repair.evaluation.document import Missing, Outcome, Score, SuiteResult, score_of
+from repair.evaluation.document import FromItems, Missing, Outcome, Score, SuiteResult, score_of
 from repair.evaluation.embedding import Embedder, Uncertainty
 from repair.evaluation.extended import Positives, evaluate_extended
 from repair.evaluation.folds import evaluate_folds
@@ -85,6 +85,7 @@ class RetrievalSuite:
             facts=self._facts(found, gallery, embedder),
             pictures=pictures.facts(),
             scores=[score for side in found.directions.values() for score in _scores(side)],
+            from_items=self._from_items(found),
             clip_benchmark=self._exported(found),
         )
         return result, self._outcomes(found, gallery)
@@ -167,6 +168,24 @@ class RetrievalSuite:
             "n_texts_cut": embedder.n_cut(gallery.texts),
         }
 
+    def _from_items(self, found: RetrievalResult) -> list[FromItems]:
+        """R@k and MRR; of several folds, the mean of the folds."""
+        rows = []
+        for direction in map(str, found.directions):
+            parts = None
+            if self.n_folds > 1:
+                parts = [[_fold_group(direction, fold)] for fold in range(self.n_folds)]
+            rows += [
+                FromItems(group=direction, metric=f"R@{k}", task=direction, value="rank", most=k, parts=parts)
+                for k in self.recall_at
+            ]
+            rows.append(FromItems(group=direction, metric="MRR", task=direction, value="1/rank", parts=parts))
+        return rows
+
+    def _group(self, direction: Direction, own: int, n_images: int) -> str:
+        """What a query's row is of: a direction, or one fold of it."""
+        return str(direction) if self.n_folds == 1 else _fold_group(str(direction), own * self.n_folds // n_images)
+
     def _exported(self, found: RetrievalResult) -> list[dict[str, Any]]:
         names = {Direction.TEXT_TO_IMAGE: "image_retrieval_recall", Direction.IMAGE_TO_TEXT: "text_retrieval_recall"}
         if self.positives is not None or self.n_folds > 1:
@@ -188,7 +207,7 @@ class RetrievalSuite:
                 rows.append(
                     Outcome(
                         suite=self.name,
-                        group=str(direction),
+                        group=self._group(direction, own, len(gallery.images)),
                         task=str(direction),
                         item=image if by_image else gallery.caption_ids[query],
                         cluster=image,
@@ -228,6 +247,10 @@ class _Gallery:
             owner,
             tuple(first[image] for image in range(len(row))),
         )
+
+
+def _fold_group(direction: str, fold: int) -> str:
+    return f"{direction}, fold {fold + 1}"
 
 
 def _scores(side: DirectionResult) -> list[Score]:

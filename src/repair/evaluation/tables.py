@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from repair.evaluation.document import Document, Score, SuiteResult
 
 _RANKS = frozenset({"median rank"})
-_UNIT = frozenset({"MRR", "cosine", "cosine, lowest 5 %", "neighbours", "CKA"})
+UNIT = frozenset(  # shown as they are; all other shares in per cent
+    {"MRR", "cosine", "cosine, lowest 5 %", "neighbours", "CKA"}
+)
 
 
 def document_lines(document: Document) -> list[str]:
@@ -18,10 +20,15 @@ def document_lines(document: Document) -> list[str]:
 
 
 def suite_lines(suite: SuiteResult) -> list[str]:
+    """What a suite is, and its scores."""
+    return [*suite_head(suite), *(f"  {line}" for line in score_table(suite.scores))]
+
+
+def suite_head(suite: SuiteResult) -> list[str]:
+    """How many items were run, the facts to read scores by, and what is missing."""
     partial = "  PARTIAL: not comparable with published numbers" if suite.partial else ""
     lines = [f"{suite.suite}: {suite.n_run} of {suite.n_items} items{partial}"]
     lines += [f"  {line}" for line in (*_fact_lines(suite), *_missing_lines(suite))]
-    lines += [f"  {line}" for line in score_table(suite.scores)]
     return lines
 
 
@@ -34,12 +41,18 @@ def score_table(scores: Sequence[Score]) -> list[str]:
     head += ["chance"] * chance + ["blind"] * blind + ["text probe"] * probe
     rows = [head]
     for score in scores:
-        row = [score.group, score.metric, shown(score.metric, score.value), interval(score), str(score.n)]
+        brackets = interval(score.metric, score.low, score.high)
+        row = [score.group, score.metric, shown(score.metric, score.value), brackets, str(score.n)]
         row += [shown(score.metric, score.chance)] * chance
         row += [shown(score.metric, score.blind)] * blind + [shown(score.metric, score.probe)] * probe
         rows.append(row)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
-    return ["  ".join(_padded(cell, widths[k], left=k < 2) for k, cell in enumerate(row)).rstrip() for row in rows]
+    return table(rows, n_left=2)
+
+
+def table(rows: Sequence[Sequence[str]], *, n_left: int) -> list[str]:
+    """Rows of equal length as aligned lines; the first `n_left` columns are words."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return ["  ".join(_padded(cell, widths[k], left=k < n_left) for k, cell in enumerate(row)).rstrip() for row in rows]
 
 
 def shown(metric: str, value: float | None) -> str:
@@ -48,14 +61,12 @@ def shown(metric: str, value: float | None) -> str:
         return ""
     if metric in _RANKS:
         return f"{value:g}"
-    return f"{value:.4f}" if metric in _UNIT else f"{100 * value:.2f}"
+    return f"{value:.4f}" if metric in UNIT else f"{100 * value:.2f}"
 
 
-def interval(score: Score) -> str:
+def interval(metric: str, low: float | None, high: float | None) -> str:
     """The interval in brackets; "" without one."""
-    if score.low is None or score.high is None:
-        return ""
-    return f"[{shown(score.metric, score.low)}, {shown(score.metric, score.high)}]"
+    return "" if low is None or high is None else f"[{shown(metric, low)}, {shown(metric, high)}]"
 
 
 def _padded(cell: str, width: int, *, left: bool) -> str:

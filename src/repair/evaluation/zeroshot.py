@@ -13,7 +13,7 @@ import numpy as np
 
 from repair.core.errors import DataError
 from repair.evaluation.choice import refuse_missing
-from repair.evaluation.document import Missing, Outcome, SuiteResult, score_of
+from repair.evaluation.document import FromItems, Missing, Outcome, SuiteResult, score_of
 from repair.evaluation.embedding import Embedder, Uncertainty
 from repair.evaluation.pictures import Pictures
 from repair.numerics.cosines import normalise, quantise, tiles
@@ -99,6 +99,18 @@ class ZeroShotSuite:
             },
             pictures=pictures.facts(),
             scores=scores,
+            from_items=[
+                *(
+                    FromItems(group="all images", metric=f"top-{top}", task="top-1", value="rank", most=top)
+                    for top in k
+                ),
+                FromItems(
+                    group="mean of classes",
+                    metric="top-1",
+                    task="top-1",
+                    parts=[[label] for label in classes if label in {label for _, label in images}],
+                ),
+            ],
             clip_benchmark=[{"dataset": self.name, "task": "zeroshot_classification", "metrics": exported}],
         )
         return result, [

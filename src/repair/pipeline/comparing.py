@@ -8,7 +8,7 @@ from typing import Any
 from repair.core.errors import ConfigError, RepairError
 from repair.core.ports import PairSource
 from repair.core.records import Direction
-from repair.evaluation.document import RESULTS, Outcome, read_results
+from repair.evaluation.document import RESULTS, FromItems, Outcome, read_results
 from repair.evaluation.pictures import FolderPictures
 from repair.evaluation.versus import Versus, versus
 from repair.numerics.statistics import N_RESAMPLES
@@ -30,6 +30,7 @@ class Side:
     runs: tuple[tuple[Outcome, ...], ...]
     partial: tuple[str, ...]
     pictures: Mapping[str, Picture] = field(repr=False)
+    scores: Mapping[str, Sequence[FromItems]] = field(repr=False)  # how they follow from the outcomes, by suite
 
 
 def compare(
@@ -43,7 +44,8 @@ def compare(
     Raises ConfigError for a folder that is neither, and what reading raises.
     """
     first, second = _side(a), _side(b)
-    found = versus(first.runs, second.runs, confidence=confidence, n_bootstrap=n_bootstrap, seed=seed)
+    scores = {**second.scores, **first.scores}
+    found = versus(first.runs, second.runs, scores=scores, confidence=confidence, n_bootstrap=n_bootstrap, seed=seed)
     facts = {
         "a": {"name": first.name, "n_seeds": len(first.runs)},
         "b": {"name": second.name, "n_seeds": len(second.runs)},
@@ -61,19 +63,35 @@ def _side(spec: str) -> Side:
     read = [_read(part) for part in parts]
     return Side(
         name=spec,
-        runs=tuple(outcomes for outcomes, _, _ in read),
-        partial=tuple(sorted({name for _, partial, _ in read for name in partial})),
-        pictures=read[0][2],
+        runs=tuple(one.outcomes for one in read),
+        partial=tuple(sorted({name for one in read for name in one.partial})),
+        pictures=read[0].pictures,
+        scores=read[0].scores,
     )
 
 
-def _read(spec: str) -> tuple[tuple[Outcome, ...], tuple[str, ...], Mapping[str, Picture]]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One seed's evaluation."""
+
+    outcomes: tuple[Outcome, ...]
+    partial: tuple[str, ...]
+    pictures: Mapping[str, Picture]
+    scores: Mapping[str, Sequence[FromItems]]
+
+
+def _read(spec: str) -> _Read:
     path, _, when = spec.partition("@")
     folder = Path(path).expanduser()
     if (folder / RESULTS).is_file():
         document, outcomes = read_results(folder)
         partial = tuple(suite.suite for suite in document.suites if suite.partial)
-        return tuple(outcomes), partial, {suite.suite: _pictures(suite.pictures) for suite in document.suites}
+        return _Read(
+            tuple(outcomes),
+            partial,
+            {suite.suite: _pictures(suite.pictures) for suite in document.suites},
+            {suite.suite: suite.from_items for suite in document.suites},
+        )
     if (folder / "run.json").is_file():
         return _run(folder, when)
     raise ConfigError(f"{folder} holds neither {RESULTS} (repair eval --out) nor run.json (a run's folder)")
@@ -105,7 +123,7 @@ def _tried(read: Callable[[], bytes]) -> bytes | None:
         return None
 
 
-def _run(folder: Path, when: str) -> tuple[tuple[Outcome, ...], tuple[str, ...], Mapping[str, Picture]]:
+def _run(folder: Path, when: str) -> _Read:
     """The ranks of a run's evaluation, with texts and owners from its data."""
     tables = {
         path.name.removesuffix("-ranks.parquet"): path for path in (folder / "evaluation").glob("*-ranks.parquet")
@@ -123,7 +141,7 @@ def _run(folder: Path, when: str) -> tuple[tuple[Outcome, ...], tuple[str, ...],
     for split in dict.fromkeys(row.split for row in rows):
         names.append(f"run: {split}")
         outcomes += _outcomes(names[-1], [row for row in rows if row.split == split], source, split)
-    return tuple(outcomes), (), dict.fromkeys(names, _of_source(lambda: source))
+    return _Read(tuple(outcomes), (), dict.fromkeys(names, _of_source(lambda: source)), {})
 
 
 def _outcomes(name: str, rows: Sequence[QueryRank], source: PairSource, split: str) -> list[Outcome]:

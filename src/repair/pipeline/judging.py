@@ -1,31 +1,62 @@
-"""`repair eval --model`: any encoder on any suites, without the rest of the pipeline."""
+"""`repair eval --model`: any encoders on any suites, without the rest of the pipeline."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 
 from repair import __version__
 from repair.core.errors import ConfigError
-from repair.core.ports import PairSource
+from repair.core.ports import DualEncoder, PairSource
 from repair.core.progress import Progress
+from repair.evaluation.beside import Column, Table, beside, beside_lines, write_beside
 from repair.evaluation.document import Document, Missing, Outcome, SuiteResult, write_results
 from repair.evaluation.drift import drift_scores
 from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.exports import clip_benchmark_rows, write_clip_benchmark
+from repair.evaluation.tables import document_lines
 from repair.numerics.statistics import N_RESAMPLES
 from repair.pipeline.embedder import CachedEmbedder, fit_if_needed, open_model
 from repair.pipeline.opening import chosen_split, open_data
+from repair.pipeline.registries import SUITES
 from repair.pipeline.suites import Runnable, open_suite
 
 DRIFT = "drift"
+_SEPARATOR = re.compile(r",(?![^(]*\))")  # a comma outside of brackets
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one or several models got: a document for each seed of each, and the table if there are several.
+
+    `files` are those written.
+    """
+
+    columns: tuple[Column, ...]
+    table: Table | None
+    files: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of results.json, or of table.json if there are several models or seeds; and "files"."""
+        content = self.table or self.columns[0].documents[0]
+        return {**content.model_dump(by_alias=True), "files": list(self.files)}
+
+    def lines(self) -> list[str]:
+        if self.table is None:
+            found = document_lines(self.columns[0].documents[0])
+        else:
+            found = beside_lines(self.table, self.columns)
+        return [*found, *(f"wrote {path}" for path in self.files)]
 
 
 def judge(
     *,
-    model: str,
+    models: Sequence[str],
     suites: Sequence[str],
     data: Sequence[str] = (),
     images: Path | None = None,
@@ -41,61 +72,173 @@ def judge(
     seed: int = 0,
     n_workers: int = 2,
     progress: Progress,
-) -> dict[str, Any]:
-    """Run `suites` on `model`; returns results.json's content, with "files" written.
+) -> Judged:
+    """Run `suites` on each of `models`, all on the same items.
 
-    `data` is one for all suites or one for each (a suite that needs none does not count). `fit` is a data set on whose
-    train split an encoder's heads are fitted first, for encoders that need it. `reference` is a second model, from
-    which drift is measured on `data`. Every suite is opened before any runs, so that a wrong path costs no hour.
+    A model is a spec of `embedder.open_model`, or several seeds of one joined by commas. `data` is one for all suites
+    or one for each (a suite that needs none does not count). `fit` is a data set on whose train split an encoder's
+    heads are fitted first, for encoders that need it. `reference` is a model from which drift is measured on `data`.
+    Every suite and every model is opened before any runs, so that a wrong path costs no hour.
+
+    With one model `out` gets its results; with several it gets a table, and a folder of results for each (A, B, …;
+    A-1, A-2, … for seeds).
 
     Raises ConfigError for options that do not fit together, and what suites and encoders raise.
     """
-    if not suites:
-        raise ConfigError("eval --model: name at least one suite with --suite; `repair eval --help` lists them")
-    if export is not None and export != "clip-benchmark":
-        raise ConfigError(f'--export "{export}": the one there is is clip-benchmark')
-    if export is not None and out is None:
-        raise ConfigError("--export needs --out: the folder to write into")
-    if (reference is not None) != (DRIFT in suites):
-        raise ConfigError(f"--reference MODEL and --suite {DRIFT} go together: drift is measured from a reference")
-    uncertainty = Uncertainty(confidence=confidence, n_resamples=n_bootstrap, seed=seed)
+    specs = _columns(models)
+    _check(suites, out=out, export=export, reference=reference)
     places = _places(suites, data)
     shared: dict[str, Any] = {
         "images": images, "split": split, "allow_missing": allow_missing, "cache": cache, "n_workers": n_workers,
     }  # fmt: skip
     opened = {spec: open_suite(spec, data=place, **shared) for spec, place in places.items() if spec != DRIFT}
-    embedder = _embedder(model, fit=fit, shared=shared, progress=progress, seed=seed)
-    results: list[SuiteResult] = []
-    outcomes: list[Outcome] = []
-    for spec in places:
-        if spec == DRIFT:
-            other = _embedder(str(reference), fit=fit, shared=shared, progress=progress, seed=seed)
-            results.append(
-                _drift(
-                    embedder, other, reference=str(reference), data=places[spec], shared=shared, uncertainty=uncertainty
-                )
-            )
-            continue
-        found, rows = opened[spec].run(embedder, uncertainty=uncertainty, allow_missing=allow_missing)
-        results.append(found)
-        outcomes += rows
-    encoder = embedder.encoder
-    document = Document(
-        schema="repair-evaluation/1",
-        model={
-            "spec": model,
-            "name": encoder.name,
-            "fingerprint": encoder.fingerprint(),
-            "dim": encoder.dim,
-            "logit_scale": encoder.logit_scale,
-            "fitted_on": fit,
-        },
-        settings={"confidence": confidence, "n_bootstrap": n_bootstrap, "seed": seed},
-        versions={"repair-clip": __version__, "numpy": np.__version__, "torch": metadata.version("torch")},
-        suites=results,
+    _distinct(opened)
+    session = _Session(
+        places=places,
+        opened=opened,
+        fit=fit,
+        reference=reference,
+        shared=shared,
+        uncertainty=Uncertainty(confidence=confidence, n_resamples=n_bootstrap, seed=seed),
+        progress=progress,
     )
-    written = _written(document, outcomes, opened, out=out, export=export)
-    return {**document.model_dump(by_alias=True), "files": written}
+    alone = len(specs) == 1 and len(specs["A"]) == 1
+    if not alone:
+        for spec in (spec for seeds in specs.values() for spec in seeds):
+            _checked_model(spec, fit=fit)  # and let go again: one model is in memory at a time
+    columns, files = [], []
+    for name, seeds in specs.items():
+        documents, outcomes = [], []
+        for number, spec in enumerate(seeds, start=1):
+            document, rows = session.results(spec)
+            documents.append(document)
+            outcomes.append(tuple(rows))
+            if out is not None:
+                folder = out if alone else out / (name if len(seeds) == 1 else f"{name}-{number}")
+                files += _written(document, rows, opened, out=folder, export=export)
+        columns.append(Column(name, ",".join(seeds), tuple(documents), tuple(outcomes)))
+    table = None
+    if not alone:
+        table = beside(columns, confidence=confidence, n_bootstrap=n_bootstrap, seed=seed)
+        if out is not None:
+            files += [str(path) for path in write_beside(out, table)]
+    return Judged(tuple(columns), table, tuple(files))
+
+
+def _columns(models: Sequence[str]) -> dict[str, list[str]]:
+    """Letter to the specs of its seeds."""
+    if not models:
+        raise ConfigError("eval: name at least one model with --model")
+    if len(models) > len(ascii_uppercase):
+        raise ConfigError(f"eval: {len(models)} times --model, at most {len(ascii_uppercase)} stand in one table")
+    found = {
+        name: [spec.strip() for spec in _SEPARATOR.split(model) if spec.strip()]
+        for name, model in zip(ascii_uppercase, models, strict=False)
+    }
+    every = [spec for seeds in found.values() for spec in seeds]
+    empty = [model for model, seeds in zip(models, found.values(), strict=True) if not seeds]
+    if empty:
+        raise ConfigError(f'--model "{empty[0]}": names no model')
+    twice = [spec for spec in every if every.count(spec) > 1]
+    if twice:
+        raise ConfigError(f'--model: "{twice[0]}" is named twice: name each model (and each seed) once')
+    return found
+
+
+def _check(suites: Sequence[str], *, out: Path | None, export: str | None, reference: str | None) -> None:
+    """Raises ConfigError for options that do not fit together."""
+    if not suites:
+        raise ConfigError(f"eval --model: name at least one suite with --suite: {', '.join((*SUITES.entries, DRIFT))}")
+    if export is not None and export != "clip-benchmark":
+        raise ConfigError(f'--export "{export}": the one there is is clip-benchmark')
+    if export is not None and out is None:
+        raise ConfigError("--export needs --out: the folder to write into")
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out}: is a file, and must be a folder (it is made if it is not there)")
+    if (reference is not None) != (DRIFT in suites):
+        raise ConfigError(f"--reference MODEL and --suite {DRIFT} go together: drift is measured from a reference")
+
+
+def _distinct(opened: Mapping[str, Runnable]) -> None:
+    """Raises ConfigError if two suites have one name: their scores and files would be mixed."""
+    seen: dict[str, str] = {}
+    for spec, suite in opened.items():
+        if suite.name in seen:
+            raise ConfigError(
+                f'--suite: {seen[suite.name]} and {spec} are both called "{suite.name}" in the results: give one '
+                f'another name, e.g. retrieval(name="my_photos"), or run them one by one'
+            )
+        seen[suite.name] = spec
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """Suites that are open, and how they are run."""
+
+    places: Mapping[str, str | None]
+    opened: Mapping[str, Runnable]
+    fit: str | None
+    reference: str | None
+    shared: dict[str, Any]
+    uncertainty: Uncertainty
+    progress: Progress
+
+    def results(self, model: str) -> tuple[Document, list[Outcome]]:
+        """All suites on one model."""
+        embedder = self._embedder(model)
+        results: list[SuiteResult] = []
+        outcomes: list[Outcome] = []
+        allow_missing = self.shared["allow_missing"]
+        for spec, place in self.places.items():
+            if spec == DRIFT:
+                results.append(self._drift(embedder, place))
+                continue
+            found, rows = self.opened[spec].run(embedder, uncertainty=self.uncertainty, allow_missing=allow_missing)
+            results.append(found)
+            outcomes += rows
+        encoder = embedder.encoder
+        document = Document(
+            schema="repair-evaluation/1",
+            model={
+                "spec": model,
+                "name": encoder.name,
+                "fingerprint": encoder.fingerprint(),
+                "dim": encoder.dim,
+                "logit_scale": encoder.logit_scale,
+                "fitted_on": self.fit,
+            },
+            settings={
+                "confidence": self.uncertainty["confidence"],
+                "n_bootstrap": self.uncertainty["n_resamples"],
+                "seed": self.uncertainty["seed"],
+            },
+            versions={"repair-clip": __version__, "numpy": np.__version__, "torch": metadata.version("torch")},
+            suites=results,
+        )
+        return document, outcomes
+
+    def _embedder(self, spec: str) -> CachedEmbedder:
+        encoder = _checked_model(spec, fit=self.fit)
+        cache, n_workers = self.shared["cache"], self.shared["n_workers"]
+        embedder = CachedEmbedder(encoder, cache=cache, n_workers=n_workers, progress=self.progress)
+        if getattr(encoder, "needs_fit", False):
+            source, _ = open_data(
+                str(self.fit), images=self.shared["images"], allow_missing=False, cache=cache, n_workers=n_workers
+            )
+            train = chosen_split(source, None, usual=_train_split(source))
+            fit_if_needed(encoder, source, train, embedder, seed=self.uncertainty["seed"])
+        return embedder
+
+    def _drift(self, embedder: CachedEmbedder, data: str | None) -> SuiteResult:
+        other = self._embedder(str(self.reference))
+        return _drift(
+            embedder,
+            other,
+            reference=str(self.reference),
+            data=data,
+            shared=self.shared,
+            uncertainty=self.uncertainty,
+        )
 
 
 def _places(suites: Sequence[str], data: Sequence[str]) -> dict[str, str | None]:
@@ -109,20 +252,15 @@ def _places(suites: Sequence[str], data: Sequence[str]) -> dict[str, str | None]
     return dict(zip(suites, data, strict=True))
 
 
-def _embedder(spec: str, *, fit: str | None, shared: dict[str, Any], progress: Progress, seed: int) -> CachedEmbedder:
+def _checked_model(spec: str, *, fit: str | None) -> DualEncoder:
+    """The encoder of a spec. Raises ConfigError for one that has to be fitted and is not to be."""
     encoder = open_model(spec)
-    embedder = CachedEmbedder(encoder, cache=shared["cache"], n_workers=shared["n_workers"], progress=progress)
-    if getattr(encoder, "needs_fit", False):
-        if fit is None:
-            raise ConfigError(
-                f"encoder {spec} has no trained heads yet: give a checkpoint ({encoder.name}:FOLDER), a run's folder, "
-                "or --fit DATA to fit them on the train split of a data set"
-            )
-        source, _ = open_data(
-            fit, images=shared["images"], allow_missing=False, cache=shared["cache"], n_workers=shared["n_workers"]
+    if getattr(encoder, "needs_fit", False) and fit is None:
+        raise ConfigError(
+            f"encoder {spec} has no trained heads yet: give a checkpoint ({encoder.name}:FOLDER), a run's folder, "
+            "or --fit DATA to fit them on the train split of a data set"
         )
-        fit_if_needed(encoder, source, chosen_split(source, None, usual=_train_split(source)), embedder, seed=seed)
-    return embedder
+    return encoder
 
 
 def _train_split(source: PairSource) -> str:
@@ -184,13 +322,11 @@ def _drift(
 def _written(
     document: Document,
     outcomes: Sequence[Outcome],
-    opened: dict[str, Runnable],
+    opened: Mapping[str, Runnable],
     *,
-    out: Path | None,
+    out: Path,
     export: str | None,
 ) -> list[str]:
-    if out is None:
-        return []
     texts = {suite.name: suite.texts() for suite in opened.values() if suite.texts()}
     written = [str(out / "results.json")]
     if export is not None:

@@ -43,9 +43,14 @@ def write_comparison(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    whole = [one for one in found if one.changed is not None]
+    places = {(one.suite, one.task): number for number, one in enumerate(whole, start=1)}
     page = environment.get_template("compare.html.j2").render(
         facts=facts,
-        groups=[(one, {move: _cards(one, move, side, seed) for move in MOVES}) for one in found],
+        scores=[(one, places[one.suite, one.task]) for one in found],
+        groups=[
+            (places[one.suite, one.task], one, {move: _cards(one, move, side, seed) for move in MOVES}) for one in whole
+        ],
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
     )
     write_text(path, page)
@@ -53,7 +58,7 @@ def write_comparison(
 
 
 def _cards(one: Versus, move: str, side: Side, seed: int) -> list[Card]:
-    changed = [item for item in one.changed if item.move == move]
+    changed = [item for item in one.changed or () if item.move == move]
     order = derive_rng(seed, "compare", one.suite, one.task, move).permutation(len(changed))
     return [_card(changed[place], one, side) for place in order[:_N_SHOWN]]
 
