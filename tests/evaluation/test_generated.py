@@ -1,6 +1,8 @@
 """Texts that are made here: Order shuffles and half-truths, with real tags."""
 
 import json
+import re
+from collections import Counter
 
 import pytest
 
@@ -9,6 +11,7 @@ from repair.core.records import Pair
 from repair.evaluation.suites.aro import coco_order, shuffled_items
 from repair.evaluation.suites.generated import read_items, rows_of
 from repair.evaluation.suites.halftruth import COLOURS, half_truths
+from repair.evaluation.suites.halftruth_matched import matched_half_truths
 from repair.evaluation.tagging import pieces
 
 pytest.importorskip("spacy", reason="the suites extra is not installed")
@@ -95,6 +98,47 @@ def test_half_truths_add_one_detail_that_no_caption_has():
     again = half_truths(pairs(), max_items=10)
     assert again.items == suite.items
     assert half_truths(pairs(), max_items=10, seed=1).items != suite.items
+
+
+def test_matched_half_truths_give_words_alone_nothing():
+    """Both texts are of one length, each detail is right as often as wrong, and it is right of its own image only."""
+    suite = matched_half_truths(pairs(), max_items=10)
+    assert suite.items == matched_half_truths(pairs(), max_items=10).items
+    own = {}
+    for pair in pairs():
+        own.setdefault(pair.image_id, []).append(pair.text.lower())
+    assert set(suite.facts["n_by_split"]) == {"object", "place"}  # all dogs are brown, so no colour is wrong
+    right, wrong = Counter(), Counter()
+    for item in suite.items:
+        true, false = (re.sub(r"\W+", " ", text.lower()).split() for text in item.texts)
+        assert len(true) == len(false)
+        (told,), (untold,) = (
+            [a for a, b in zip(x, y, strict=True) if a != b][-1:] for x, y in ((true, false), (false, true))
+        )
+        said = " ".join(own[item.images[0]])
+        assert told in said
+        assert untold not in said
+        right[told] += 1
+        wrong[untold] += 1
+    assert right == wrong
+    pairs_of = Counter(item.made_with for item in suite.items)
+    assert set(pairs_of.values()) == {2}  # a text probe keeps both in one fold
+
+
+def test_matched_colours_are_of_one_noun():
+    found = []
+    for i, colour in enumerate(("black", "brown", "black", "orange")):
+        for k, text in enumerate((f"A {colour} dog runs.", "The dog looks at a tree", f"a {colour} and white cat")):
+            found.append(Pair(image_id=f"{i}.jpg", caption_id=f"{i}#{k}", text=text, split="test"))
+    items = [item for item in matched_half_truths(found).items if item.group == "attribute"]
+    assert len(items) == 4
+    for item in items:
+        assert re.fullmatch(r"The (black|brown|orange) dog looks at a tree", item.texts[0])
+        assert item.texts[0] != item.texts[1]
+    with pytest.raises(DataError, match="no item can be made of 1 captions of 1 images"):
+        matched_half_truths(found[:1])
+    with pytest.raises(DataError, match="no item can be made of 1 captions of 1 images"):
+        half_truths(found[:1])
 
 
 def test_articles_follow_the_colour():

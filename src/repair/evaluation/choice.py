@@ -158,7 +158,7 @@ def _pairs(
 def _probe(suite: ChoiceSuite, items: Sequence[Item], seed: int) -> Margins | None:
     if suite.rule not in _N_RIGHT:
         return None  # with both texts right somewhere, texts alone decide nothing
-    clusters = _numbers([item.images[0] for item in items])
+    clusters = _numbers([item.made_with or item.images[0] for item in items])
     scores = probe_scores([item.texts for item in items], _N_RIGHT[suite.rule], clusters, seed=seed)
     return None if scores is None else margins(suite.rule, scores[:, None, :])
 

@@ -70,7 +70,7 @@ class RetrievalSuite:
             DataError: images are missing or a known split has the wrong size, and `allow_missing` is false; or
                 embeddings are not as they should be.
         """
-        gallery, missing = self._gallery(pictures, allow_missing=allow_missing)
+        gallery, missing = self.gallery(pictures, allow_missing=allow_missing)
         images = embedder.images([pictures.item(name) for name in gallery.images], label=f"{self.name}: images")
         texts = embedder.texts(gallery.texts, label=f"{self.name}: captions")
         found = self._search(gallery, images, texts, uncertainty)
@@ -90,16 +90,17 @@ class RetrievalSuite:
         )
         return result, self._outcomes(found, gallery)
 
-    def _gallery(self, pictures: Pictures, *, allow_missing: bool) -> tuple["_Gallery", Missing]:
+    def gallery(self, pictures: Pictures, *, allow_missing: bool) -> tuple["Gallery", Missing]:
+        """What of the split can be run, and what is missing. Raises DataError if anything is and may not be."""
         names = tuple(dict.fromkeys(caption.image for caption in self.captions))
         gone = {*pictures.missing(names), *self.set_aside}
         captions = [caption for caption in self.captions if caption.image not in gone]
         n_gone = len(self.captions) - len(captions)
         if self.n_images is not None:
             captions = self._subset(captions)
-        gallery = _Gallery.of(captions)
+        gallery = Gallery.of(captions)
         if self.which_captions == FIRST_FIVE:
-            gallery = _Gallery.of([captions[c] for c in first_captions(gallery.owner)]) if captions else gallery
+            gallery = Gallery.of([captions[c] for c in first_captions(gallery.owner)]) if captions else gallery
         problems = list(self.problems)
         if self.known and self.n_images is None:
             size = {"n_images": len(gallery.images), "n_captions": len(gallery.texts)}
@@ -125,7 +126,7 @@ class RetrievalSuite:
         kept = set(sorted(names, key=lambda name: (draw[name], name))[:wanted])
         return [caption for caption in captions if caption.image in kept]
 
-    def _search(self, gallery: "_Gallery", images: Any, texts: Any, uncertainty: Uncertainty) -> RetrievalResult:
+    def _search(self, gallery: "Gallery", images: Any, texts: Any, uncertainty: Uncertainty) -> RetrievalResult:
         shared: dict[str, Any] = {
             "split": self.split,
             "recall_at": self.recall_at,
@@ -148,7 +149,7 @@ class RetrievalSuite:
             return evaluate_folds(images, texts, n_folds=self.n_folds, **shared)
         return evaluate_retrieval(images, texts, **shared)
 
-    def _facts(self, found: RetrievalResult, gallery: "_Gallery", embedder: Embedder) -> dict[str, Any]:
+    def _facts(self, found: RetrievalResult, gallery: "Gallery", embedder: Embedder) -> dict[str, Any]:
         least, mean, most = found.captions_per_image
         return {
             **self.facts,
@@ -197,7 +198,7 @@ class RetrievalSuite:
         }
         return [{"dataset": self.known or self.name, "task": "zeroshot_retrieval", "metrics": metrics}]
 
-    def _outcomes(self, found: RetrievalResult, gallery: "_Gallery") -> list[Outcome]:
+    def _outcomes(self, found: RetrievalResult, gallery: "Gallery") -> list[Outcome]:
         rows = []
         for direction, side in found.directions.items():
             by_image = direction is Direction.IMAGE_TO_TEXT
@@ -224,7 +225,7 @@ class RetrievalSuite:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gallery:
+class Gallery:
     """Images and captions of a split, indexed; `first[i]` is the first caption of image i."""
 
     images: tuple[str, ...]
@@ -234,7 +235,7 @@ class _Gallery:
     first: tuple[int, ...]
 
     @classmethod
-    def of(cls, captions: Sequence[Caption]) -> "_Gallery":
+    def of(cls, captions: Sequence[Caption]) -> "Gallery":
         row: dict[str, int] = {}
         owner = np.array([row.setdefault(caption.image, len(row)) for caption in captions], dtype=np.int64)
         first: dict[int, int] = {}

@@ -37,7 +37,8 @@ TIE_RULES: Mapping[Rule, str] = {
 class Item:
     """One item. `images` are names of pictures (paths below a folder, or ids); `box` crops the first one.
 
-    `group` is what averages part items by: a split, a relation, a pair of attributes.
+    `group` is what averages part items by: a split, a relation, a pair of attributes. Items that were made of each
+    other's texts have one `made_with`: a text probe never learns from one about another.
     """
 
     item_id: str
@@ -45,6 +46,7 @@ class Item:
     images: tuple[str, ...]
     texts: tuple[str, ...]
     box: Box | None = None
+    made_with: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

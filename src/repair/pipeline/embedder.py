@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repair.core.errors import ConfigError
+from repair.core.errors import ConfigError, DataError
 from repair.core.images import decode
 from repair.core.ports import Array, DualEncoder, FloatArray, ImageItem, PairSource, TrainableEncoder
 from repair.core.progress import Progress
@@ -29,19 +29,36 @@ class CachedEmbedder:
         """(n, dim) unit rows. Raises DataError naming the image if one cannot be decoded."""
         with self._progress.task(label, len(items)) as advance:
             prepared = self._prepared.images(self.encoder, items, decode=decode, progress=_steps(advance))
-        return self._embedded.images(self.encoder, [item.content_hash for item in items], prepared)
+        rows = self._embedded.images(self.encoder, [item.content_hash for item in items], prepared)
+        return self._checked(rows, [item.key for item in items], what="image")
 
     def texts(self, texts: Sequence[str], *, label: str) -> FloatArray:
         """(n, dim) unit rows."""
         with self._progress.task(label, len(texts)) as advance:
             prepared = self._prepared.texts(self.encoder, texts, progress=_steps(advance))
-        return self._embedded.texts(self.encoder, [text_key(text) for text in texts], prepared)
+        return self._checked(
+            self._embedded.texts(self.encoder, [text_key(text) for text in texts], prepared), texts, what="text"
+        )
 
     def prepared(self, items: Sequence[ImageItem], texts: Sequence[str], *, label: str) -> tuple[Array, Array]:
         """What heads are fitted on: (n_images, …) and (n_texts, …)."""
         with self._progress.task(label, len(items)) as advance:
             images = self._prepared.images(self.encoder, items, decode=decode, progress=_steps(advance))
         return images, self._prepared.texts(self.encoder, texts)
+
+    def _checked(self, rows: FloatArray, names: Sequence[str], *, what: str) -> FloatArray:
+        """Raises DataError naming the item whose vector is not finite, or the dimension that is not the model's."""
+        name, dim = self.encoder.name, self.encoder.dim
+        if rows.ndim != 2 or rows.shape[1] != dim:
+            raise DataError(f"encoder {name}: {what} vectors of shape {rows.shape}, must have {dim} columns")
+        finite = np.isfinite(rows).all(axis=1)
+        if not finite.all():
+            worst = names[int(finite.argmin())]
+            raise DataError(
+                f"encoder {name}: {int((~finite).sum())} of {len(rows)} {what} vectors hold NaN or infinity, the "
+                f'first that of {what} "{worst}": its weights are broken, or overflow in half precision'
+            )
+        return rows
 
     def n_cut(self, texts: Sequence[str]) -> int:
         return self.encoder.n_cut(texts)

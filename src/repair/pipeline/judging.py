@@ -15,7 +15,7 @@ from repair.core.errors import ConfigError
 from repair.core.ports import DualEncoder, PairSource
 from repair.core.progress import Progress
 from repair.evaluation.beside import Column, Table, beside, beside_lines, write_beside
-from repair.evaluation.document import Document, Missing, Outcome, SuiteResult, write_results
+from repair.evaluation.document import Document, Outcome, SuiteResult, write_results
 from repair.evaluation.drift import drift_scores
 from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.exports import clip_benchmark_rows, write_clip_benchmark
@@ -281,8 +281,8 @@ def _drift(
     """Drift on the pictures and captions of a retrieval data set."""
     runnable = open_suite("retrieval(allow_mixed=True)", data=data, **shared)
     suite, pictures = runnable.suite, runnable.pictures  # type: ignore[attr-defined]
-    names = list(dict.fromkeys(caption.image for caption in suite.captions))
-    texts = list(dict.fromkeys(caption.text for caption in suite.captions))
+    gallery, missing = suite.gallery(pictures, allow_missing=shared["allow_missing"])
+    names, texts = gallery.images, list(dict.fromkeys(gallery.texts))
     items = [pictures.item(name) for name in names]
     scores = [
         *drift_scores(
@@ -301,10 +301,10 @@ def _drift(
     return SuiteResult(
         suite=DRIFT,
         kind="drift",
-        partial=False,
-        n_items=len(names) + len(texts),
-        n_run=len(names) + len(texts),
-        missing=Missing(),
+        partial=bool(missing.n_images or missing.problems),
+        n_items=len(suite.captions),
+        n_run=len(gallery.texts),
+        missing=missing,
         headline=f"images / {scores[0].metric}",
         facts={
             "reference": reference,

@@ -88,8 +88,9 @@ def _is_coco(path: Path) -> bool:
     if '"annotations"' in head or '"file_name"' in head:
         return True
     try:
-        return "annotations" in json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return isinstance(content, dict) and "annotations" in content
+    except (ValueError, RecursionError) as error:
         raise DataError(f"data file {path}: not valid JSON: {error}") from error
 
 

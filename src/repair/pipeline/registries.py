@@ -147,6 +147,12 @@ SUITES.add(
     "does a wrong detail raise the score? Made from captions",
     extra="suites",
 )
+SUITES.add(
+    "halftruth_matched",
+    "repair.pipeline.suites:halftruth_matched",
+    "a wrong detail against a right one of the same length",
+    extra="suites",
+)
 SUITES.add("world", "repair.pipeline.suites:world", "the drawn world: one wrong fact of each error type, exact")
 SUITES.add("world_pairs", "repair.pipeline.suites:world_pairs", "the same as pairs of images and captions")
 SUITES.add("zeroshot", "repair.pipeline.suites:zeroshot", "guard: classification over a folder of class folders")

@@ -1,5 +1,6 @@
 """Every suite that `repair eval --suite` can name, opened: published files, retrieval, what is made here, guards."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from repair.evaluation.splits import require_unmixed
 from repair.evaluation.suites.files import read
 from repair.evaluation.suites.generated import rows_of, texts_hash
 from repair.evaluation.suites.halftruth import half_truths
+from repair.evaluation.suites.halftruth_matched import matched_half_truths
 from repair.evaluation.zeroshot import PROMPTS, ZeroShotSuite
 from repair.pipeline.opening import chosen_split, open_data
 from repair.pipeline.registries import SUITES
@@ -31,6 +33,7 @@ from repair.world.source import WorldSource
 
 _FORMATS = "repair.evaluation.suites"
 NEEDS_NO_DATA = frozenset({"world", "world_pairs"})
+_NAME = re.compile(r"\w[\w.-]*")
 _PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
@@ -110,13 +113,19 @@ def open_suite(
         default = beside / "images" if (beside / "images").is_dir() else beside
         return WithPictures(built, FolderPictures(images.expanduser() if images else default))
     runnable: Runnable = built
+    if not _NAME.fullmatch(runnable.name):
+        raise ConfigError(
+            f'suite name "{runnable.name}": letters, digits, "_", "-" and "." only, as files are called after it'
+        )
     return runnable
 
 
 # ---------------------------------------------------------------------------------------------- retrieval
 
 
-def _retrieval(name: str, *, known: str | None = None, usual_split: str = "test", folds: int = 1) -> Callable[..., Any]:
+def _retrieval(
+    default: str, *, known: str | None = None, usual_split: str = "test", folds: int = 1
+) -> Callable[..., Any]:
     """The factory of a retrieval suite."""
 
     def factory(
@@ -132,9 +141,11 @@ def _retrieval(name: str, *, known: str | None = None, usual_split: str = "test"
         subset_seed: int = 0,
         n_folds: int = folds,
         allow_mixed: bool = False,
+        name: str = default,
     ) -> WithPictures:
         """`captions`: all, or each image's first five; `n_images`: a seeded subset; `n_folds`: contiguous galleries of
-        equal size, averaged; `allow_mixed`: run although other splits hold some of the same pictures."""
+        equal size, averaged; `allow_mixed`: run although other splits hold some of the same pictures; `name`: what the
+        results call it."""
         source, place = open_data(data, images=images, allow_missing=allow_missing, cache=cache, n_workers=n_workers)
         chosen = chosen_split(source, split, usual=usual_split)
         pairs = source.pairs(chosen)
@@ -262,6 +273,30 @@ def _packaged_positives() -> Path:
 # ---------------------------------------------------------------------------------------------- made here
 
 
+def _half_truths(
+    make: Callable[..., ChoiceSuite],
+    *,
+    data: str,
+    cache: Path,
+    images: Path | None,
+    split: str | None,
+    allow_missing: bool,
+    n_workers: int,
+    max_items: int,
+    seed: int,
+    name: str,
+) -> WithPictures:
+    """Of `make`, over the captions of one split."""
+    if max_items < 2:
+        raise ConfigError(f"max_items of a half-truth suite: at least 2 of each kind, not {max_items}")
+    source, place = open_data(data, images=images, allow_missing=allow_missing, cache=cache, n_workers=n_workers)
+    chosen = chosen_split(source, split)
+    pairs = source.pairs(chosen)
+    suite = make(pairs, seed=seed, max_items=max_items, name=name)
+    ids = frozenset(pair.image_id for pair in pairs)
+    return WithPictures(suite, SourcePictures(source, ids, {**place, "split": chosen}))
+
+
 def halftruth(
     *,
     data: str,
@@ -272,14 +307,48 @@ def halftruth(
     n_workers: int = 2,
     max_items: int = 2000,
     seed: int = 0,
+    name: str = "halftruth",
 ) -> WithPictures:
-    """Half-truths from the captions of any data set; at most `max_items` of each kind."""
-    source, place = open_data(data, images=images, allow_missing=allow_missing, cache=cache, n_workers=n_workers)
-    chosen = chosen_split(source, split)
-    pairs = source.pairs(chosen)
-    suite = half_truths(pairs, seed=seed, max_items=max_items)
-    ids = frozenset(pair.image_id for pair in pairs)
-    return WithPictures(suite, SourcePictures(source, ids, {**place, "split": chosen}))
+    """Half-truths from the captions of any data set; at most `max_items` of each kind; `name`: what results call it."""
+    return _half_truths(
+        half_truths,
+        data=data,
+        cache=cache,
+        images=images,
+        split=split,
+        allow_missing=allow_missing,
+        n_workers=n_workers,
+        max_items=max_items,
+        seed=seed,
+        name=name,
+    )
+
+
+def halftruth_matched(
+    *,
+    data: str,
+    cache: Path,
+    images: Path | None = None,
+    split: str | None = None,
+    allow_missing: bool = False,
+    n_workers: int = 2,
+    max_items: int = 2000,
+    seed: int = 0,
+    name: str = "halftruth_matched",
+) -> WithPictures:
+    """A wrong detail against a right one of equal length; options as of `halftruth`."""
+    return _half_truths(
+        matched_half_truths,
+        data=data,
+        cache=cache,
+        images=images,
+        split=split,
+        allow_missing=allow_missing,
+        n_workers=n_workers,
+        max_items=max_items,
+        seed=seed,
+        name=name,
+    )
 
 
 def world(
@@ -368,6 +437,8 @@ def zeroshot(
     if not root.is_dir():
         raise DataError(f"suite {name}: {root} is no folder; it needs one with a sub-folder of images for each class")
     given = read(names.expanduser())[0] if names else {}
+    if not isinstance(given, Mapping) or not all(isinstance(word, str) and word.strip() for word in given.values()):
+        raise DataError(f"suite {name}: {names} must be a JSON object from sub-folder to the name in words")
     images, classes = [], {}
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         found = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _PICTURES]

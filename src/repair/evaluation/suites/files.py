@@ -17,7 +17,7 @@ def read(path: Path) -> tuple[Any, str]:
         raise DataError(f"suite file {path}: {error.strerror}: give the folder or file with --data") from error
     try:
         return json.loads(data), hash_bytes(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"suite file {path}: not valid JSON: {error}") from error
 
 
