@@ -96,7 +96,7 @@ def register() -> None:
 
 def config(folder: Path, name: str, args: argparse.Namespace, *more: str) -> Config:
     settings = [
-        "data.options={n_train=150, n_val=5, n_test=5, n_pretrain=1}",
+        "data.options={n_train=150, n_val=5, n_test=5}",
         f"mining.max_failures={args.failures}",
         f"calls.concurrency={args.concurrency}",
         "verification.verifier=slow",

@@ -26,7 +26,7 @@ IMAGE_TASK = "edit_image"
 
 def config(folder: Path, plan: str, n_failures: int) -> Config:
     settings = [
-        "data.options={n_train=1000, n_val=5, n_test=5, n_pretrain=1}",
+        "data.options={n_train=1000, n_val=5, n_test=5}",
         f"mining.max_failures={n_failures}",
         f"calls.plan={plan}",
         f"run.folder={folder}",

@@ -1,16 +1,14 @@
 #!/usr/bin/env python
 """Train the base checkpoint that is shipped with the embedded world (src/repair/world/base.safetensors).
 
-    python scripts/train_world_base.py                       # reproduce it, about an hour on 2 cores
-    python scripts/train_world_base.py --cycles 300x128@1e-3/9000 --out /tmp/base   # a try
-    python scripts/train_world_base.py --first-cycle 2       # go on from what the first cycle wrote to --out
+    python scripts/train_world_base.py                       # reproduce it, about 40 minutes of one core
+    python scripts/train_world_base.py --steps 300 --out /tmp/base   # a try
+    python scripts/train_world_base.py --check 400           # train nothing: what do 400 further steps add to val?
 
-Symmetric InfoNCE on the world's `pretrain` split, which no run ever uses; AdamW in cycles STEPSxBATCH@LR/IMAGES,
-each with a warm-up and a cosine down to 0, on the first so many images of the split, the weights rounded to half
-precision and written after each: first the easy part on few scenes, then more scenes and larger batches, whose
-negatives are harder. RePair mends a trained model's failures, so the base must have stopped improving: the curve on
-`val` is printed and kept in base.json, then the labelled and the true R@1 on `train`, `val` and `test`; `--more` prints
-what further training on the `train` split would add.
+Symmetric InfoNCE on the world's `train` split, the very pairs a run then mines, as people mine the data their model was
+fitted to. AdamW, a warm-up and a cosine down to 0; the weights are rounded to half precision. RePair mends a trained
+model's failures, so the base must have stopped improving: the curve on `val` is printed and kept in base.json, then
+the labelled and the true R@1 on `train`, `val` and `test`.
 """
 
 import argparse
@@ -18,7 +16,6 @@ import copy
 import io
 import json
 import math
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +33,6 @@ from repair.encoders.small import SmallEncoder, words_of, write_checkpoint
 from repair.world import vocabulary, wording
 from repair.world.source import WorldSource
 
-CYCLES = ("4000x128@1e-3/30000", "2500x256@5e-4/40000")
 BASE = "base"
 OUT = Path(__file__).parent.parent / "src" / "repair" / "world"
 Ints = npt.NDArray[np.int64]
@@ -56,24 +52,6 @@ class Split:
     tokens: npt.NDArray[np.int16]
 
 
-@dataclass(frozen=True)
-class Cycle:
-    """`steps` steps of `batch` pairs, the learning rate going up to `lr` and down to 0, on the first `n_images`."""
-
-    steps: int
-    batch: int
-    lr: float
-    n_images: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Cycle":
-        steps, batch, lr, n_images = re.split("[x@/]", text)
-        return cls(int(steps), int(batch), float(lr), int(n_images))
-
-    def __str__(self) -> str:
-        return f"{self.steps}x{self.batch}@{self.lr:g}/{self.n_images}"
-
-
 def world_words() -> list[str]:
     """Every word of the world's grammar, sorted."""
     forms = [form for category in vocabulary.CATEGORIES for pair in vocabulary.nouns(category) for form in pair]
@@ -90,16 +68,14 @@ def world_words() -> list[str]:
     return sorted({word for form in forms for word in words_of(form)})
 
 
-def prepared(source: WorldSource, name: str, encoder: SmallEncoder, *, n_images: int | None = None) -> Split:
-    """The first `n_images` images of a split and their captions."""
+def prepared(source: WorldSource, name: str, encoder: SmallEncoder) -> Split:
+    """The images of a split and their captions."""
     started = time.perf_counter()
     ids: list[str] = []
     texts: list[str] = []
     owner: list[int] = []
     for pair in source.pairs(name):
         if not ids or pair.image_id != ids[-1]:
-            if len(ids) == n_images:
-                break
             ids.append(pair.image_id)
         texts.append(pair.text)
         owner.append(len(ids) - 1)
@@ -151,7 +127,6 @@ def fit(
     seed: int,
     every: int,
     val: Split | None,
-    cycle: int = 1,
 ) -> list[dict[str, float]]:
     """Train in place; returns the curve on `val`."""
     module, curve = encoder.module, []
@@ -162,7 +137,7 @@ def fit(
     warmup = max(1, steps // 20)
     started, total, n_seen = time.perf_counter(), 0.0, 0
     order: Ints = np.empty(0, dtype=np.int64)
-    rng = derive_rng(seed, "train_world_base", split.name, *([cycle] if cycle > 1 else []))
+    rng = derive_rng(seed, "train_world_base", split.name)
     for step in range(steps):
         for group in optimizer.param_groups:
             done = (step - warmup) / max(1, steps - warmup)
@@ -180,7 +155,6 @@ def fit(
         if val is not None and ((step + 1) % every == 0 or step + 1 == steps):
             spent = time.perf_counter() - started
             row = {
-                "cycle": cycle,
                 "step": step + 1,
                 "loss": round(total / n_seen, 4),
                 "scale": round(encoder.logit_scale, 2),
@@ -219,72 +193,51 @@ def write(encoder: SmallEncoder, out: Path, facts: dict[str, Any]) -> None:
     print(f"wrote {path}", flush=True)
 
 
-def more_of_the_same(encoder: SmallEncoder, train: Split, val: Split, *, steps: int, batch: int) -> dict[str, Any]:
-    """What `steps` vanilla steps on the run's own `train` split add to R@1 on `val`."""
-    before, copied = labelled_recall(encoder, val), copy.copy(encoder)
-    copied.module = copy.deepcopy(encoder.module)
-    out: dict[str, Any] = {"steps": steps, "batch": batch, "before": before}
-    for lr in (5e-4, 1e-4):
-        copied.module.load_state_dict(encoder.module.state_dict())
+def more_of_the_same(encoder: SmallEncoder, train: Split, val: Split, *, steps: int, batch: int) -> None:
+    """Print R@1 on `val` before and after `steps` further vanilla steps on `train`."""
+    print("base", json.dumps(labelled_recall(encoder, val)), flush=True)
+    for lr in (1e-4, 5e-4):
+        copied = copy.copy(encoder)
+        copied.module = copy.deepcopy(encoder.module)
         fit(copied, train, steps=steps, batch=batch, lr=lr, seed=1, every=steps, val=None)
-        out[f"after_lr_{lr:g}"] = labelled_recall(copied, val)
-    return out
+        print(f"{steps} steps at lr {lr:g}", json.dumps(labelled_recall(copied, val)), flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cycles", nargs="+", type=Cycle.parse, default=[Cycle.parse(text) for text in CYCLES])
-    parser.add_argument("--first-cycle", type=int, default=1, help="from 1; those before are taken from --out")
-    parser.add_argument("--more", type=int, default=0, help="print what so many further steps on `train` add to val")
-    parser.add_argument("--every", type=int, default=500)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--every", type=int, default=500, help="steps between two measurements on val")
+    parser.add_argument("--check", type=int, default=0, help="print what so many further steps add, and end")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
 
     torch.manual_seed(options.seed)
-    source = WorldSource(n_pretrain=max(cycle.n_images for cycle in options.cycles))
+    source = WorldSource()
     encoder = SmallEncoder(words=world_words(), image_size=64, seed=options.seed)
     n_parameters = sum(p.numel() for p in encoder.module.parameters())
     print(f"{n_parameters:,} parameters, {len(encoder.words)} words, world {source.fingerprint}", flush=True)
-    val = prepared(source, "val", encoder)
-    curve: list[dict[str, float]] = []
-    if options.first_cycle > 1:
+    train, val = prepared(source, "train", encoder), prepared(source, "val", encoder)
+    if options.check:
         encoder.module.load_state_dict(load_file(options.out / f"{BASE}.safetensors"))
-        kept = json.loads((options.out / f"{BASE}.json").read_text())["val_curve"]
-        curve = [row for row in kept if row["cycle"] < options.first_cycle]
+        more_of_the_same(encoder, train, val, steps=options.check, batch=224)
+        return
+    settings = {"steps": options.steps, "batch": options.batch, "lr": options.lr, "seed": options.seed}
+    curve = fit(encoder, train, every=options.every, val=val, **settings)
+    encoder.module.half().float()  # what is stored, and so what a run starts from
     facts: dict[str, Any] = {
         "command": "python scripts/train_world_base.py",
-        "cycles": [str(cycle) for cycle in options.cycles],
+        **settings,
         "world": source.fingerprint,
         "parameters": n_parameters,
-        "seed": options.seed,
         "val_curve": curve,
     }
-    for number, cycle in enumerate(options.cycles, start=1):
-        if number < options.first_cycle:
-            continue
-        pretrain = prepared(source, "pretrain", encoder, n_images=cycle.n_images)
-        curve += fit(
-            encoder,
-            pretrain,
-            steps=cycle.steps,
-            batch=cycle.batch,
-            lr=cycle.lr,
-            seed=options.seed,
-            every=options.every,
-            val=val,
-            cycle=number,
-        )
-        encoder.module.half().float()  # what is stored, and so what the next cycle starts from
-        write(encoder, options.out, facts | {"cycles": facts["cycles"][:number]})
-    train = prepared(source, "train", encoder)
-    test = prepared(source, "test", encoder)
-    for split in (train, val, test):
+    for split in (train, val, prepared(source, "test", encoder)):
         facts[split.name] = labelled_recall(encoder, split) | true_recall(encoder, split, source)
         print(split.name, json.dumps(facts[split.name]), flush=True)
     write(encoder, options.out, facts)
-    if options.more:
-        print("more of the same:", json.dumps(more_of_the_same(encoder, train, val, steps=options.more, batch=224)))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from tests.backends.chat.cases import TOLD, image_to_text
 @pytest.fixture(scope="module")
 def cases() -> tuple[Case, Case]:
     """One failure of each direction from the drawn world."""
-    source = WorldSource(n_train=4, n_val=2, n_test=2, n_pretrain=1, seed=1)
+    source = WorldSource(n_train=4, n_val=2, n_test=2, seed=1)
     captions: dict[str, list[Any]] = {}
     for pair in source.pairs("train"):
         captions.setdefault(pair.image_id, []).append(pair)

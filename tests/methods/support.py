@@ -10,7 +10,7 @@ from repair.world.source import WorldSource
 from repair.world.synthesis import WorldMaker, WorldWriter
 
 RIGHT = {"no_op_rate": 0.0, "excess_rate": 0.0, "misplaced_rate": 0.0}
-SOURCE = WorldSource(n_train=40, n_val=0, n_test=0, n_pretrain=0, annotation_noise_rate=0.0)
+SOURCE = WorldSource(n_train=40, n_val=0, n_test=0, annotation_noise_rate=0.0)
 PAIRS = SOURCE.pairs("train")
 
 

@@ -17,7 +17,7 @@ from tests.pipeline.tiny import config
 
 BENCH = """
 [data]
-options = { n_train = 60, n_val = 15, n_test = 20, n_pretrain = 1 }
+options = { n_train = 60, n_val = 15, n_test = 20 }
 [mining]
 max_failures = 12
 [training]

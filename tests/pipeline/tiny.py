@@ -8,7 +8,7 @@ from repair.core.progress import Silent
 from repair.pipeline.run import run_pipeline
 
 SETTINGS = (
-    "data.options={n_train=60, n_val=15, n_test=20, n_pretrain=1}",
+    "data.options={n_train=60, n_val=15, n_test=20}",
     "mining.max_failures=12",
     "training.n_steps=4",
     "training.batch_pairs=8",

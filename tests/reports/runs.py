@@ -281,4 +281,4 @@ def negative(anchor: str, target: str, failure_id: str = "i2t-1", *, kind: LinkK
     )
 
 
-WORLD = {"n_train": 40, "n_val": 10, "n_test": 16, "n_pretrain": 1}
+WORLD = {"n_train": 40, "n_val": 10, "n_test": 16}

@@ -29,7 +29,7 @@ I2T, T2I = Direction.IMAGE_TO_TEXT, Direction.TEXT_TO_IMAGE
 @functools.cache
 def source() -> WorldSource:
     """Many captions are wrong, so that annotation noise is common."""
-    return WorldSource(n_train=N_IMAGES, n_val=0, n_test=0, n_pretrain=0, annotation_noise_rate=0.25)
+    return WorldSource(n_train=N_IMAGES, n_val=0, n_test=0, annotation_noise_rate=0.25)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from repair.world.source import WorldSource
 
 @pytest.fixture(scope="module")
 def source():
-    return WorldSource(n_train=0, n_val=0, n_test=60, n_pretrain=0)
+    return WorldSource(n_train=0, n_val=0, n_test=60)
 
 
 @pytest.fixture(scope="module")

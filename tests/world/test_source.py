@@ -17,7 +17,7 @@ from repair.world.source import SPLITS, WorldSource
 
 
 def small(**options) -> WorldSource:
-    return WorldSource(**{"n_train": 40, "n_val": 12, "n_test": 16, "n_pretrain": 20, **options})
+    return WorldSource(**{"n_train": 40, "n_val": 12, "n_test": 16, **options})
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_pairs_are_five_an_image_in_order_with_unique_ids():
     source = small()
     assert tuple(source.splits()) == SPLITS
     ids: list[str] = []
-    for split, n in zip(SPLITS, (40, 12, 16, 20), strict=True):
+    for split, n in zip(SPLITS, (40, 12, 16), strict=True):
         pairs = source.pairs(split)
         assert [pair.image_id for pair in pairs] == [f"{split}-{i:06d}" for i in range(n) for _ in range(5)]
         assert [pair.caption_id for pair in pairs[:6]] == [f"{split}-00000{k // 5}#{k % 5}" for k in range(6)]
@@ -67,7 +67,7 @@ def test_truth_is_decided_by_the_image():
 def test_same_options_same_world_in_another_process():
     code = (
         "from repair.world.source import WorldSource; from repair.core.identity import hash_value\n"
-        "s = WorldSource(n_train=40, n_val=12, n_test=16, n_pretrain=20, seed=5)\n"
+        "s = WorldSource(n_train=40, n_val=12, n_test=16, seed=5)\n"
         "print(hash_value([p.text for x in s.splits() for p in s.pairs(x)]), s.image_hash('val-000003'), s.fingerprint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -78,16 +78,16 @@ def test_same_options_same_world_in_another_process():
 
 
 def test_splits_do_not_depend_on_each_other_and_grow_at_the_end():
-    source, bigger = small(), small(n_train=80, n_val=0, n_pretrain=3)
+    source, bigger = small(), small(n_train=80, n_val=0)
     assert bigger.pairs("test") == source.pairs("test")
     assert bigger.pairs("train")[: 40 * 5] == source.pairs("train")
     assert bigger.read_image("train-000039") == source.read_image("train-000039")
-    assert tuple(bigger.splits()) == ("train", "test", "pretrain")
+    assert tuple(bigger.splits()) == ("train", "test")
     assert small(seed=1).pairs("test") != source.pairs("test")
 
 
 def test_no_two_splits_share_a_scene():
-    source = WorldSource(n_train=900, n_val=300, n_test=300, n_pretrain=900)
+    source = WorldSource(n_train=900, n_val=300, n_test=300)
     facts = {
         split: {source.scene(pair.image_id).facts() for pair in source.pairs(split)[::5]} for split in source.splits()
     }
@@ -110,7 +110,7 @@ def test_near_duplicates_come_at_their_rate(troubled):
     assert len({troubled.image_hash(image_id) for image_id in ids}) == len(ids)
 
 
-@pytest.mark.parametrize("split", ["val", "test", "pretrain"])
+@pytest.mark.parametrize("split", ["val", "test"])
 def test_other_splits_are_clean_by_default(troubled, split):
     for pair in troubled.pairs(split):
         assert holds(troubled.scene(pair.image_id), parse(pair.text))
@@ -182,7 +182,7 @@ def test_impossible_options_are_refused_by_name(options):
 
 def test_unknown_names_are_refused_with_the_choices():
     source = small(n_val=0)
-    with pytest.raises(ConfigError, match="Choices: pretrain, test, train"):
+    with pytest.raises(ConfigError, match="Choices: test, train"):
         source.pairs("val")
     for image_id in ("train-000040", "train-1", "val-000000", "nonsense", "train-00000x"):
         with pytest.raises(DataError, match="is not in this world"):

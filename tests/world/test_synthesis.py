@@ -15,7 +15,7 @@ from repair.world.source import WorldSource
 from repair.world.synthesis import WorldMaker, WorldWriter
 from repair.world.vocabulary import SETTINGS
 
-SOURCE = WorldSource(n_train=120, n_val=0, n_test=0, n_pretrain=0, annotation_noise_rate=0.0)
+SOURCE = WorldSource(n_train=120, n_val=0, n_test=0, annotation_noise_rate=0.0)
 PAIRS = SOURCE.pairs("train")[::5]
 FALSE = [change for change in Change if change not in (Change.REWRITE, Change.UNITS, Change.FOIL, Change.DOMAINS)]
 RIGHT = {"no_op_rate": 0.0, "excess_rate": 0.0, "misplaced_rate": 0.0}

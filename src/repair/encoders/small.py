@@ -28,7 +28,7 @@ PAD, UNKNOWN, END = 0, 1, 2
 _FIRST_WORD = 3  # words follow the three special tokens, in the order of the vocabulary
 _LENGTH = 40  # tokens of a text, the end token included
 _DIM = 128
-_ARCHITECTURE = "small-1"  # a change of the towers needs a new name: old weights are then refused
+_ARCHITECTURE = "small-2"  # a change of the towers needs a new name: old weights are then refused
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _MODEL_FILE = "model.safetensors"
 _FACTS_FILE = "model.json"
@@ -152,7 +152,7 @@ def small(
 ) -> SmallEncoder:
     """The encoder by name.
 
-    `checkpoint`: "base" (trained on the world's `pretrain` split, shipped), "none" (first weights drawn from `seed`),
+    `checkpoint`: "base" (trained on the world's `train` split, shipped), "none" (first weights drawn from `seed`),
     or a folder written by `save`. `image_size` in pixels: with "none" 64 unless given, else that of the checkpoint.
     `vocabulary`: with "none" only, a text file with a word a line; the world's words unless given.
     Raises ConfigError for settings that clash, StoreError for a checkpoint that cannot be read.

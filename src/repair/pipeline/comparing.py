@@ -99,7 +99,7 @@ def _read(spec: str) -> _Read:
 
 def _pictures(place: Mapping[str, Any]) -> Picture:
     if place.get("kind") == "world":
-        options = {"n_train": 0, "n_val": 0, "n_pretrain": 0, **dict(place.get("options") or {})}
+        options = {"n_train": 0, "n_val": 0, **dict(place.get("options") or {})}
         return _of_source(lambda: WorldSource(**options))
     pictures = FolderPictures(Path(str(place.get("root", "."))))
     return lambda name: _tried(lambda: pictures.item(name).read())

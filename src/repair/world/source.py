@@ -22,8 +22,8 @@ from repair.world.language import parse, write_captions
 from repair.world.sampling import redrawn, sample_scene, vary_scene
 from repair.world.scenes import Scene
 
-WORLD_VERSION = 1  # raise it when the same options give other scenes, captions or pixels
-SPLITS = ("train", "val", "test", "pretrain")
+WORLD_VERSION = 2  # raise it when the same options give other scenes, captions or pixels
+SPLITS = ("train", "val", "test")
 N_CAPTIONS = 5
 _IMAGES_PER_THEME = 6
 _THEME_RATE = 0.6
@@ -36,7 +36,6 @@ class WorldSource:
 
     Options (all keyword-only):
         n_train, n_val, n_test: images of the split.
-        n_pretrain: images of the split `pretrain`, which only ever trains the base checkpoint.
         image_size: side of an image in pixels, 32 to 128.
         seed: of everything.
         annotation_noise_rate: share of captions that are wrong, 0 to 0.5; half of them of a scene one change away, half
@@ -51,15 +50,14 @@ class WorldSource:
         *,
         n_train: int = 6000,
         n_val: int = 1000,
-        n_test: int = 8000,
-        n_pretrain: int = 40_000,
+        n_test: int = 2000,
         image_size: int = 64,
         seed: int = 0,
         annotation_noise_rate: float = 0.03,
         near_duplicate_rate: float = 0.02,
         troubled_splits: tuple[str, ...] = ("train",),
     ) -> None:
-        self._sizes = dict(zip(SPLITS, (n_train, n_val, n_test, n_pretrain), strict=True))
+        self._sizes = dict(zip(SPLITS, (n_train, n_val, n_test), strict=True))
         _check(self._sizes, image_size, annotation_noise_rate, near_duplicate_rate, troubled_splits)
         self._image_size = image_size
         self._seed = seed
