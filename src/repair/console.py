@@ -17,10 +17,10 @@ _PLAIN_EVERY_S = 10.0
 
 
 class ConsoleProgress:
-    """A `core.progress.Progress` on stderr, so that stdout holds results only."""
+    """A `core.progress.Progress` on stderr, so that stdout holds results only; or on `console`."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
 
     def say(self, line: str) -> None:
         self._console.print(redacted(line), markup=False)

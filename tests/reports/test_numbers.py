@@ -9,6 +9,7 @@ from repair.core.calls import CallOutcome
 from repair.core.records import Criterion, ErrorType, Grid, LinkKind
 from repair.numerics.statistics import bootstrap_difference
 from repair.pipeline.evaluating import QueryRank
+from repair.pipeline.look import run_status, status_lines
 from repair.reports.facts import report_facts
 from tests.reports.runs import (
     EDIT_KEY,
@@ -231,6 +232,29 @@ def test_a_shared_ledger_counts_only_this_runs_failures(tmp_path: Path) -> None:
     assert calls["shared"] is True
     assert calls["directions"][I2T]["total"]["n_calls"] == 1
     assert calls["n_foreign"] == 1
+
+
+def test_what_the_command_says_of_kept_failures_and_repaired_pairs(tmp_path: Path) -> None:
+    made = Handmade(tmp_path)
+    mined = [failure(f"i2t-{i}", "train0.jpg", f"train{i}.jpg#0", "train0.jpg#0") for i in (1, 2)]
+    made.stage("mine", [*mined, failure("t2i-1", "train0.jpg#0", "train1.jpg", "train0.jpg")])
+    made.stage("verify", [verdict("i2t-1"), verdict("i2t-2", Criterion.BENIGN_MISMATCH), verdict("t2i-1")])
+    made.select([scored("i2t-1", 0)], [repaired(mined[0])])
+    made.calls(
+        attempt("i2t-1", "verify", key="k1", tokens=(100, 10), price=0.5),
+        attempt("i2t-2", "verify", key="k2", tokens=(200, 20), price=0.25),
+        attempt("t2i-1", "plan", key="k3", tokens=(50, 5)),
+        attempt("t2i-1", "edit_image", key="k4"),
+        attempt("t2i-1", "edit_image", key="k5", outcome=CallOutcome.REFUSED),
+        attempt("t2i-of-another-run", "plan", key="k6"),
+    )
+    lines = status_lines(run_status(made.close()))
+    assert [line for line in lines if line.startswith("calls, ")] == [
+        "calls, plan staged, image_to_text: for each of 1 kept failures 1.00 LLM, 110 tokens, 0.5000 USD; for each of "
+        "1 repaired pairs, those about dropped failures included, 2.00 LLM, 330 tokens, 0.7500 USD",
+        "calls, plan staged, text_to_image: for each of 1 kept failures 1.00 LLM, 2.00 image calls, 79 tokens, "
+        "price unknown",
+    ]
 
 
 def test_without_the_data_differences_have_no_interval(tmp_path: Path) -> None:

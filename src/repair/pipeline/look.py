@@ -23,6 +23,7 @@ from repair.core.records import (
 )
 from repair.pipeline.run import stage_line
 from repair.pipeline.sources import open_source
+from repair.pipeline.spending import cost_lines, pair_costs
 from repair.store.blobs import BlobStore
 from repair.store.ledger import Ledger
 from repair.store.ledger_rows import LoggedAttempt
@@ -71,6 +72,8 @@ def run_status(path: Path) -> dict[str, Any]:
         "stages": stages,
         "calls": calls,
         "calls_in_flight": n_in_flight,
+        "plan": config.calls.plan,
+        "pair_costs": pair_costs(path, config),
         "report": str(folder.report_path) if folder.report_path.exists() else None,
     }
 
@@ -97,6 +100,7 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
             f"calls {row['task']} {row['outcome']}: {row['n_calls']}, tokens {row['tokens_in']} in "
             f"{row['tokens_out']} out, images {row['n_images']}, {price}"
         )
+    lines += cost_lines(status["pair_costs"], status["plan"])
     if status["calls_in_flight"] and not running:
         lines.append(f"{status['calls_in_flight']} calls were in flight when the run stopped; they are made again")
     if status["report"]:

@@ -11,6 +11,7 @@ from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.pipeline import ahead, evaluating, stages_methods, stages_repair, stages_train
 from repair.pipeline.graph import Stage, Work, stage_key
+from repair.pipeline.spending import cost_lines, pair_costs
 from repair.pipeline.stages_repair import FAILED_CALLS
 from repair.pipeline.tools import Toolbox, file_identity
 from repair.pipeline.workbench import Workbench
@@ -124,7 +125,8 @@ def run_pipeline(
 
     A finished stage keeps its failed calls as failed; with `retry_failed` it runs again, and they are asked first.
     `command` is what the user would type to run this again, for the lines that say how to go on.
-    The result: {"run": folder, "stages": [{"round", "stage", "cached", "seconds", "summary"}, …]}.
+    The result: {"run": folder, "plan", "stages": [{"round", "stage", "cached", "seconds", "summary"}, …], "calls": what
+    they came to for each kept failure (`spending.pair_costs`)}.
     """
     stages, wanted = stages_of(config), stages_until(config, until)
     stages_methods.require_tools(config)
@@ -140,12 +142,14 @@ def run_pipeline(
                 if stage.name == ahead.STAGES[0] and config.calls.flow:
                     executor.ask_ahead([each for each in needed if each.name in ahead.STAGES], round)
                 executor.run(stage, round)
-        return {"run": str(bench.folder.path), "stages": executor.done}
+        costs = pair_costs(bench.folder.path, config)
+        return {"run": str(bench.folder.path), "plan": config.calls.plan, "stages": executor.done, "calls": costs}
 
 
 def summary_lines(outcome: Mapping[str, Any]) -> list[str]:
     """The scores before and after, and where the report is; what each stage did was said as it went."""
-    lines = [f"run {outcome['run']}", *evaluating.evaluation_lines(outcome)]
+    lines = [f"run {outcome['run']}", *cost_lines(outcome["calls"], outcome["plan"])]
+    lines += evaluating.evaluation_lines(outcome)
     if "report" in outcome:
         lines.append(f"report: {outcome['report']}")
     return lines

@@ -22,6 +22,7 @@ from repair.store.database import GroupWriter, damage, explaining, open_for_read
 from repair.store.ledger_rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
+    FailureUsage,
     LoggedAttempt,
     Mark,
     UsageRow,
@@ -213,6 +214,16 @@ class Ledger:
                 "SELECT task, backend, model_id, outcome, count(*), sum(tokens_in), sum(tokens_out), sum(n_images), "
                 "total(price_usd), sum(price_usd IS NULL), sum(estimated), total(latency_s) "
                 "FROM calls GROUP BY task, backend, model_id, outcome ORDER BY task, backend, model_id, outcome"
+            )
+        ]
+
+    def usage_by_failure(self) -> list[FailureUsage]:
+        """Counts and costs by the failure that calls were made for, and task, in that order."""
+        return [
+            FailureUsage(*row)
+            for row in self._rows(
+                "SELECT failure_id, task, count(*), sum(tokens_in + tokens_out), sum(n_images), total(price_usd), "
+                "sum(price_usd IS NULL) FROM calls GROUP BY failure_id, task ORDER BY failure_id, task"
             )
         ]
 

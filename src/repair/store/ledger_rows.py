@@ -24,6 +24,18 @@ class LoggedAttempt(NamedTuple):
     attempt: Attempt
 
 
+class FailureUsage(NamedTuple):
+    """What the calls of one task about one failure came to; `tokens` are in and out, the rest as in `UsageRow`."""
+
+    failure_id: str
+    task: str
+    n_calls: int
+    tokens: int
+    n_images: int
+    price_usd: float
+    n_unpriced: int
+
+
 class UsageRow(NamedTuple):
     """What the calls of one task, backend, model and outcome came to.
 

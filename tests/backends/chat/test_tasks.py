@@ -14,7 +14,7 @@ from PIL import Image
 
 from repair.backends.chat import ChatInstructor, ChatPlanner, ChatTextEditor, ChatVerifier
 from repair.backends.chat.images import shrunk_jpeg
-from repair.backends.chat.schemas import PlanAnswer, VerdictAnswer, parse_answer, strict_schema
+from repair.backends.chat.schemas import InstructionAnswer, PlanAnswer, VerdictAnswer, parse_answer, strict_schema
 from repair.core.errors import BackendError, BadReply, ConfigError, DataError, Refused, Unavailable
 from repair.core.ports import ImageItem
 from repair.core.records import Criterion, ErrorType, Usage
@@ -249,6 +249,9 @@ def test_schemas_are_strict_and_flat() -> None:
     properties = strict_schema(PlanAnswer)["properties"]
     assert properties["error_types"]["items"]["enum"] == [str(kind) for kind in ErrorType]
     assert next(iter(strict_schema(VerdictAnswer)["properties"])) == "reason"
+    told = strict_schema(InstructionAnswer)["properties"]
+    assert (told["error_types"]["minItems"], told["instruction"]["minLength"]) == (1, 1)
+    assert "minLength" not in properties["instruction"]  # empty where there is nothing to repair
     # Guided decoding ends: whatever has no fixed values has a longest length.
     assert all("maxItems" in part for part in properties.values() if part["type"] == "array")
     texts = [part.get("items", part) for part in properties.values()]

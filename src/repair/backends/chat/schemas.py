@@ -1,6 +1,7 @@
 """What a model must answer, as pydantic models, and the JSON Schema of each in the form strict servers accept.
 
-Every text and list has a longest length: it is in the schema, so that guided decoding ends, and is checked here.
+Every text and list has a longest length, and those that must say something a shortest: both are in the schema, so that
+guided decoding ends and ends with an answer, and are checked here.
 """
 
 import json
@@ -22,6 +23,8 @@ MAX_EDITS = 16  # as many as `editing.n_candidates` can be
 
 Answer = TypeVar("Answer", bound="BaseAnswer")
 
+_SOME: dict[str, Any] = {"minLength": 1}  # said in the schema; what is checked here has better words for the model
+_KEPT = ("type", "enum", "minItems", "maxItems", "minLength", "maxLength")
 _THINKING = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
 _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 
@@ -32,10 +35,10 @@ def _present(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_present)]
+Text = Annotated[str, Field(max_length=MAX_TEXT, json_schema_extra=_SOME), AfterValidator(_present)]
 MaybeText = Annotated[str, Field(max_length=MAX_TEXT)]
-Reason = Annotated[str, Field(max_length=MAX_REASON), AfterValidator(_present)]
-Sentence = Annotated[str, Field(max_length=MAX_INSTRUCTION), AfterValidator(_present)]
+Reason = Annotated[str, Field(max_length=MAX_REASON, json_schema_extra=_SOME), AfterValidator(_present)]
+Sentence = Annotated[str, Field(max_length=MAX_INSTRUCTION, json_schema_extra=_SOME), AfterValidator(_present)]
 Residual = Annotated[str, Field(max_length=MAX_RESIDUAL)]
 Scaffold = Annotated[str, Field(max_length=MAX_REASON)]
 ErrorTypes = Annotated[list[ErrorType], Field(max_length=len(ErrorType))]
@@ -62,7 +65,7 @@ class VerdictAnswer(BaseAnswer):
 
 
 class InstructionAnswer(BaseAnswer):
-    error_types: ErrorTypes
+    error_types: Annotated[ErrorTypes, Field(json_schema_extra={"minItems": 1})]
     residual: Residual
     scaffold: Scaffold
     instruction: Sentence
@@ -122,11 +125,11 @@ def strict_schema(model: type[BaseAnswer]) -> dict[str, Any]:
 
 
 def without_lengths_of_text(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema for servers that may refuse `maxLength`, OpenAI's first: lists keep their `maxItems`."""
+    """The schema for servers that may refuse `maxLength`, OpenAI's first: lists keep their bounds."""
     return {
         key: without_lengths_of_text(part) if isinstance(part, dict) else part
         for key, part in schema.items()
-        if key != "maxLength"
+        if key not in ("minLength", "maxLength")
     }
 
 
@@ -151,7 +154,7 @@ def parse_answer(text: str, model: type[Answer]) -> Answer:
 def _plain(part: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in part:
         part = definitions[part["$ref"].rsplit("/", 1)[1]]
-    kept = {key: part[key] for key in ("type", "enum", "maxLength", "maxItems") if key in part}
+    kept = {key: part[key] for key in _KEPT if key in part}
     if "items" in part:
         kept["items"] = _plain(part["items"], definitions)
     return kept
