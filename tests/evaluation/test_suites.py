@@ -165,7 +165,10 @@ def test_missing_pictures_are_counted_named_and_refused():
     suite = ChoiceSuite(name="s", rule=Rule.STRICT, items=items, averages=averages, facts={})
     gone = NamedPictures(gone=["1.jpg"])
     options = {"uncertainty": UNCERTAINTY, "probe": False}
-    with pytest.raises(DataError, match=r"1 images are missing \(1.jpg, …\), and 2 of 6 items.*--allow-missing"):
+    with pytest.raises(
+        DataError,
+        match=r"1 images are missing or cannot be read \(1.jpg\), and 2 of 6 items with them.*--allow-missing",
+    ):
         evaluate_choice(suite, gone, TableModel(), **options)
     result, outcomes = evaluate_choice(suite, gone, TableModel(), allow_missing=True, **options)
     assert (result.partial, result.n_items, result.n_run) == (True, 6, 4)
@@ -204,8 +207,21 @@ def test_crops_are_cut_as_the_box_says(tmp_path):
     assert cut.size == (3, 3)
     assert cut.getcolors() == [(9, (0, 0, 255))]
     assert crop.content_hash != whole.content_hash
-    with pytest.raises(DataError, match="is empty"):
-        pictures.item("a.png", (0, 0, 0, 3)).read()
+    for box in ((0, 0, 0, 3), (10, 0, 2, 2), (-3, 0, 3, 3)):
+        with pytest.raises(DataError, match="holds nothing of"):
+            pictures.item("a.png", box).read()
+    assert decode(pictures.item("a.png", (8, 4, 4, 4)).read(), where="crop").size == (4, 4)  # black beyond it
+
+
+def test_pictures_lie_below_their_folder_and_open(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    Image.new("RGB", (8, 8)).save(tmp_path / "out.png")
+    (root / "text.png").write_text("no picture")
+    (root / "empty.jpg").touch()
+    (root / "inside.png").symlink_to(tmp_path / "out.png")
+    names = ["../out.png", str(tmp_path / "out.png"), "text.png", "empty.jpg", "a\0b.png", ".", "inside.png"]
+    assert FolderPictures(root).missing(names) == sorted(names[:-1])
 
 
 # ------------------------------------------------------------------------------------------ SugarCrepe
@@ -269,6 +285,8 @@ def test_sugarcrepe_pp_reads_its_files(tmp_path):
     [
         ('{"0": {"filename": "a.jpg", "caption": ""}}', '"caption" must be text'),
         ('{"0": 3}', "item 0: not an object"),
+        ('{"0": {"filename": "a.jpg", "caption": NaN}}', '"caption" must be text'),
+        ("[" * 100_000, "not valid JSON"),
         ("3", "not a list or object of items"),
         ("{", "not valid JSON"),
     ],
@@ -309,6 +327,23 @@ def test_relation_drops_symmetric_names_and_has_no_least_count(tmp_path):
     assert value(result, "micro over all items") == pytest.approx(1 / 7)
     assert path.name in suite.facts["files"]
     assert value(run(suite, AllAlike())[0], "micro over all items") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"bbox_x": True}, "must be whole numbers"),
+        ({"bbox_x": 1.5}, "must be whole numbers"),
+        ({"bbox_x": "1"}, "must be whole numbers"),
+        ({"bbox_x": float("inf")}, "must be whole numbers"),
+        ({"bbox_w": 0}, "is empty"),
+        ({"true_caption": None}, '"true_caption" must be text'),
+    ],
+)
+def test_boxes_and_texts_are_checked_before_anything_is_run(tmp_path, entry, message):
+    write(tmp_path / "visual_genome_relation.json", [{**boxed(1, relation_name="on")[0], **entry}])
+    with pytest.raises(DataError, match=f"item 0.*{message}"):
+        aro_relation(data=tmp_path)
 
 
 def test_attribution_keeps_pairs_of_25_and_drops_those_of_24(tmp_path):
@@ -413,5 +448,8 @@ def test_valse_keeps_what_two_of_three_people_chose(tmp_path):
     assert (len(suite.items), suite.facts["n_not_validated"], suite.problems) == (22, 22, ())
     assert len(valse(data=tmp_path, validated=False).items) == 44
     result, _ = run(suite)
+    write(tmp_path / "plurals.json", {"0": {"mturk": {"caption": "3"}}})
+    with pytest.raises(DataError, match=r"item 0: .*must count votes"):
+        valse(data=tmp_path)
     assert len(suite.averages[1].parts) == 7
     assert result.score("mean of instruments", "accuracy").n == 22

@@ -72,10 +72,15 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside:
-    """One input item that could not be used, with the reason; the run goes on without it."""
+    """One input item that could not be used, with the reason; the run goes on without it.
+
+    `split` is where it would have been, None where that cannot be told (a line that cannot be read).
+    """
 
     item: str
     reason: str
+    split: str | None = None
+    is_caption: bool = False  # else an image, or a line of a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

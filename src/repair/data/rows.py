@@ -64,7 +64,8 @@ def clean_rows(rows: Iterable[Row | SetAside], *, rules: Rules, one_row_an_image
         if problem is None and entry is not None and entry.split != row.split:
             problem = f'image "{image_id}" is in split {entry.split} at {first_seen[image_id]}, here in {row.split}'
         if problem is not None:
-            bad_images.append(SetAside(item=row.where, reason=problem))
+            split = row.split if isinstance(row.split, str) else None
+            bad_images.append(SetAside(item=row.where, reason=problem, split=split))
             continue
         if entry is None:
             entry = entries[image_id] = Entry(image_id, row.split)
@@ -126,7 +127,8 @@ def _add_captions(entry: Entry, captions: Sequence[Any], *, rules: Rules) -> lis
         caption_id = f"{entry.image_id}#{entry.n_seen}"
         entry.n_seen += 1
         if not isinstance(caption, str):
-            bad.append(SetAside(item=caption_id, reason=f"a caption must be text, not {_shown(caption)}"))
+            reason = f"a caption must be text, not {_shown(caption)}"
+            bad.append(SetAside(item=caption_id, reason=reason, split=entry.split, is_caption=True))
             continue
         text = " ".join(caption.split())
         problem = rules.caption_problem(text)
@@ -135,7 +137,7 @@ def _add_captions(entry: Entry, captions: Sequence[Any], *, rules: Rules) -> lis
         if problem is None:
             entry.captions.append((caption_id, text))
         else:
-            bad.append(SetAside(item=caption_id, reason=problem))
+            bad.append(SetAside(item=caption_id, reason=problem, split=entry.split, is_caption=True))
     return bad
 
 
@@ -146,7 +148,7 @@ def _with_captions(entries: Iterable[Entry], bad_images: list[SetAside]) -> list
             kept.append(entry)
         else:
             reason = "none of its captions can be used" if entry.n_seen else "no caption"
-            bad_images.append(SetAside(item=entry.image_id, reason=reason))
+            bad_images.append(SetAside(item=entry.image_id, reason=reason, split=entry.split))
     return kept
 
 

@@ -121,7 +121,7 @@ def _inspected(cleaned: Cleaned, reading: Reading) -> list[_Photo]:
     photos, kept = [], []
     for entry, facts in zip(cleaned.entries, found, strict=True):
         if facts.problem is not None:
-            cleaned.bad_images.append(SetAside(item=entry.image_id, reason=facts.problem))
+            cleaned.bad_images.append(SetAside(item=entry.image_id, reason=facts.problem, split=entry.split))
             continue
         kept.append(entry)
         photos.append(_Photo(entry.image_id, str(entry.split), facts.digest, tuple(entry.captions)))

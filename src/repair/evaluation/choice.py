@@ -58,7 +58,10 @@ def refuse_missing(name: str, missing: Missing, *, n_items: int, n_left: int, al
     said = list(missing.problems)
     if missing.n_images:
         shown = ", ".join(missing.images[:3])
-        said.append(f"{missing.n_images} images are missing ({shown}, …), and {missing.n_items} of {n_items} items")
+        said.append(
+            f"{missing.n_images} images are missing or cannot be read ({shown}"
+            f"{', …' if missing.n_images > 3 else ''}), and {missing.n_items} of {n_items} items with them"
+        )
     if not n_left:
         raise DataError(f"suite {name}: nothing can be run: {'; '.join(said)}")
     if said and not allow_missing:
@@ -113,6 +116,7 @@ def evaluate_choice(
             "n_images": len({(name, item.box) for item in run.items for name in item.images}),
             "n_texts": len(set(texts)),
             "n_texts_cut": embedder.n_cut(sorted(set(texts))),
+            "n_same_text": sum(len(set(item.texts)) < len(item.texts) for item in run.items),
             "n_tied": {task: int((margin == 0).sum()) for task, margin in found.items()},
         },
         pictures=pictures.facts(),

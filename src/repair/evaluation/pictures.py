@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from repair.core.errors import DataError
 from repair.core.identity import hash_bytes, hash_value
-from repair.core.images import decode
+from repair.core.images import decode, looks_whole, read_header
 from repair.core.ports import ImageItem, PairSource
 from repair.evaluation.items import Box
 
@@ -36,14 +36,15 @@ class Pictures(Protocol):
 class FolderPictures:
     """Files below `root`: at the path an item names, else the only file of that name anywhere below.
 
-    COCO's 2014 names also find the 2017 file of the same photo.
+    COCO's 2014 names also find the 2017 file of the same photo. A file that is no image, or is cut short, is missing.
     """
 
     root: Path
     _known: dict[str, Path | None] = field(default_factory=dict, repr=False)
+    _opens: dict[Path, bool] = field(default_factory=dict, repr=False)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        return sorted({name for name in names if self._find(name) is None})
+        return sorted({name for name in names if (path := self._find(name)) is None or not self._can_open(path)})
 
     def item(self, name: str, box: Box | None = None) -> ImageItem:
         path = self._find(name)
@@ -55,6 +56,19 @@ class FolderPictures:
     def facts(self) -> dict[str, Any]:
         return {"kind": "folder", "root": str(self.root.resolve())}
 
+    def _can_open(self, path: Path) -> bool:
+        """By its header and its end; the whole of it only where the end looks wrong."""
+        if path not in self._opens:
+            try:
+                data = _read(path, path.name)
+                read_header(data, where=path.name)
+                if not looks_whole(data):
+                    decode(data, where=path.name)
+                self._opens[path] = True
+            except DataError:
+                self._opens[path] = False
+        return self._opens[path]
+
     def _find(self, name: str) -> Path | None:
         if name not in self._known:
             self._known[name] = self._search(name)
@@ -63,8 +77,11 @@ class FolderPictures:
     def _search(self, name: str) -> Path | None:
         if "://" in name:
             name = name.rsplit("/", 1)[-1]
-        path = self.root / name
-        if path.is_file():
+        named = PurePosixPath(name)
+        if "\0" in name or not named.name:
+            return None
+        path = self.root / named
+        if not named.is_absolute() and ".." not in named.parts and path.is_file():
             return path
         base = Path(name).name
         for prefix in ("", *_COCO_2014):
@@ -118,10 +135,11 @@ def _item(name: str, data: bytes, box: Box) -> ImageItem:
 
     def read() -> bytes:
         x, y, width, height = box
-        if width < 1 or height < 1:
-            raise DataError(f"image {name}: the box {box} is empty")
+        whole = decode(data, where=name)
+        if width < 1 or height < 1 or x >= whole.width or y >= whole.height or x + width <= 0 or y + height <= 0:
+            raise DataError(f"image {name}: the box {box} (x, y, width, height) holds nothing of {whole.size} pixels")
         sink = BytesIO()
-        decode(data, where=name).crop((x, y, x + width, y + height)).save(sink, "BMP")  # lossless, and fast
+        whole.crop((x, y, x + width, y + height)).save(sink, "BMP")  # lossless, and fast; black beyond the image
         return sink.getvalue()
 
     return ImageItem(

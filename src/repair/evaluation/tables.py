@@ -90,7 +90,11 @@ def _fact_lines(suite: SuiteResult) -> list[str]:
             if facts.get(name) is not None:
                 lines.append(f"{name.replace('_', ' ')}: {facts[name]}")
         if "tie_rule" in facts:
-            lines.append(f"ties: {facts['tie_rule']}; tied items: {facts.get('n_tied')}")
+            n_tied = facts.get("n_tied")
+            named = ", ".join(f"{n} in {task}" for task, n in n_tied.items()) if isinstance(n_tied, dict) else n_tied
+            lines.append(f"ties: {facts['tie_rule']}; tied items: {named}")
+        if facts.get("n_same_text"):
+            lines.append(f"{facts['n_same_text']} items have one text twice, a tie whatever the model")
     if facts.get("n_texts_cut"):
         lines.append(f"{facts['n_texts_cut']} texts are longer than the model reads and lose their end")
     return lines

@@ -40,7 +40,6 @@ class ZeroShotSuite:
     classes: Mapping[str, str]  # class to the name in words
     prompts: tuple[str, ...] = PROMPTS
     facts: Mapping[str, Any]
-    set_aside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:
@@ -48,6 +47,14 @@ class ZeroShotSuite:
         for prompt in self.prompts:
             if prompt.count("{}") != 1:
                 raise DataError(f'suite {self.name}: prompt "{prompt}" must have one {{}} for the name of the class')
+
+    def usable(self, pictures: Pictures, *, allow_missing: bool) -> tuple[list[tuple[str, str]], Missing]:
+        """The images that can be run, and what is missing. Raises DataError if anything is and may not be."""
+        gone = set(pictures.missing(name for name, _ in self.images))
+        images = [(name, label) for name, label in self.images if name not in gone]
+        missing = Missing(n_images=len(gone), n_items=len(gone), images=sorted(gone)[:10])
+        refuse_missing(self.name, missing, n_items=len(self.images), n_left=len(images), allow_missing=allow_missing)
+        return images, missing
 
     def evaluate(
         self, pictures: Pictures, embedder: Embedder, *, uncertainty: Uncertainty, allow_missing: bool = False
@@ -57,10 +64,7 @@ class ZeroShotSuite:
         Raises:
             DataError: images are missing and may not be.
         """
-        gone = {*pictures.missing(name for name, _ in self.images), *self.set_aside}
-        images = [(name, label) for name, label in self.images if name not in gone]
-        missing = Missing(n_images=len(gone), n_items=len(gone), images=sorted(gone)[:10])
-        refuse_missing(self.name, missing, n_items=len(self.images), n_left=len(images), allow_missing=allow_missing)
+        images, missing = self.usable(pictures, allow_missing=allow_missing)
         classes = sorted(self.classes)
         labels = np.array([classes.index(label) for _, label in images])
         heads = class_vectors([self.classes[label] for label in classes], self.prompts, embedder, name=self.name)
@@ -84,7 +88,7 @@ class ZeroShotSuite:
         result = SuiteResult(
             suite=self.name,
             kind="zeroshot",
-            partial=bool(gone),
+            partial=bool(missing.n_images),
             n_items=len(self.images),
             n_run=len(images),
             missing=missing,

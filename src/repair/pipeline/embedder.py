@@ -74,6 +74,11 @@ def open_model(spec: str) -> DualEncoder:
     path, _, when = spec.partition("@")
     if (Path(path) / "run.json").is_file():
         return _of_run(Path(path), when)
+    if not {"(", ":"} & set(path) and ("/" in path or when):
+        raise ConfigError(
+            f'no run at "{path}": a model is an encoder ({", ".join(registries.ENCODERS.entries)}, as NAME:WHAT or '
+            "NAME(option=…)) or the folder of a run, which holds run.json"
+        )
     encoder: DualEncoder = registries.ENCODERS.build(spec)
     return encoder
 

@@ -1,5 +1,6 @@
 """`repair eval --model`: any encoders on any suites, without the rest of the pipeline."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,15 +90,18 @@ def judge(
     _check(suites, out=out, export=export, reference=reference)
     places = _places(suites, data)
     shared: dict[str, Any] = {
-        "images": images, "split": split, "allow_missing": allow_missing, "cache": cache, "n_workers": n_workers,
+        "images": images, "split": split, "cache": cache, "n_workers": n_workers,
     }  # fmt: skip
     opened = {spec: open_suite(spec, data=place, **shared) for spec, place in places.items() if spec != DRIFT}
     _distinct(opened)
+    for suite in opened.values():
+        suite.require(allow_missing=allow_missing)
     session = _Session(
         places=places,
         opened=opened,
         fit=fit,
         reference=reference,
+        allow_missing=allow_missing,
         shared=shared,
         uncertainty=Uncertainty(confidence=confidence, n_resamples=n_bootstrap, seed=seed),
         progress=progress,
@@ -153,8 +157,11 @@ def _check(suites: Sequence[str], *, out: Path | None, export: str | None, refer
         raise ConfigError(f'--export "{export}": the one there is is clip-benchmark')
     if export is not None and out is None:
         raise ConfigError("--export needs --out: the folder to write into")
-    if out is not None and out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out}: is a file, and must be a folder (it is made if it is not there)")
+    if out is not None:
+        there = next(place for place in (out, *out.absolute().parents) if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            why = "is no folder" if not there.is_dir() else "cannot be written to"
+            raise ConfigError(f"--out {out}: {there} {why}; name a folder, which is made if it is not there")
     if (reference is not None) != (DRIFT in suites):
         raise ConfigError(f"--reference MODEL and --suite {DRIFT} go together: drift is measured from a reference")
 
@@ -179,6 +186,7 @@ class _Session:
     opened: Mapping[str, Runnable]
     fit: str | None
     reference: str | None
+    allow_missing: bool
     shared: dict[str, Any]
     uncertainty: Uncertainty
     progress: Progress
@@ -188,12 +196,12 @@ class _Session:
         embedder = self._embedder(model)
         results: list[SuiteResult] = []
         outcomes: list[Outcome] = []
-        allow_missing = self.shared["allow_missing"]
         for spec, place in self.places.items():
             if spec == DRIFT:
                 results.append(self._drift(embedder, place))
                 continue
-            found, rows = self.opened[spec].run(embedder, uncertainty=self.uncertainty, allow_missing=allow_missing)
+            suite = self.opened[spec]
+            found, rows = suite.run(embedder, uncertainty=self.uncertainty, allow_missing=self.allow_missing)
             results.append(found)
             outcomes += rows
         encoder = embedder.encoder
@@ -223,7 +231,7 @@ class _Session:
         embedder = CachedEmbedder(encoder, cache=cache, n_workers=n_workers, progress=self.progress)
         if getattr(encoder, "needs_fit", False):
             source, _ = open_data(
-                str(self.fit), images=self.shared["images"], allow_missing=False, cache=cache, n_workers=n_workers
+                str(self.fit), images=self.shared["images"], any_bad=False, cache=cache, n_workers=n_workers
             )
             train = chosen_split(source, None, usual=_train_split(source))
             fit_if_needed(encoder, source, train, embedder, seed=self.uncertainty["seed"])
@@ -236,6 +244,7 @@ class _Session:
             other,
             reference=str(self.reference),
             data=data,
+            allow_missing=self.allow_missing,
             shared=self.shared,
             uncertainty=self.uncertainty,
         )
@@ -275,13 +284,14 @@ def _drift(
     *,
     reference: str,
     data: str | None,
+    allow_missing: bool,
     shared: dict[str, Any],
     uncertainty: Uncertainty,
 ) -> SuiteResult:
     """Drift on the pictures and captions of a retrieval data set."""
     runnable = open_suite("retrieval(allow_mixed=True)", data=data, **shared)
     suite, pictures = runnable.suite, runnable.pictures  # type: ignore[attr-defined]
-    gallery, missing = suite.gallery(pictures, allow_missing=shared["allow_missing"])
+    gallery, missing = suite.gallery(pictures, allow_missing=allow_missing)
     names, texts = gallery.images, list(dict.fromkeys(gallery.texts))
     items = [pictures.item(name) for name in names]
     scores = [

@@ -14,12 +14,12 @@ _LOOKED_AT = 1 << 16  # bytes of a JSON file that tell COCO's from Karpathy's
 
 
 def open_data(
-    data: str, *, images: Path | None, allow_missing: bool, cache: Path, n_workers: int
+    data: str, *, images: Path | None, any_bad: bool, cache: Path, n_workers: int
 ) -> tuple[PairSource, dict[str, Any]]:
     """The source named by `data`, and how to find its pictures again.
 
     `data` is a path (.jsonl, .csv, .tsv, Karpathy's or COCO's .json, a folder of images with .txt) or a spec such as
-    jsonl(path="…", split="…"). With `allow_missing`, any number of images may be unusable; they are in `set_aside`.
+    jsonl(path="…", split="…"). With `any_bad`, any number of images may be unusable; they are in `set_aside`.
 
     Raises:
         ConfigError: a format that cannot be told.
@@ -38,7 +38,7 @@ def open_data(
         options.pop("images", None)
         place: dict[str, Any] = {"kind": "world", "options": dict(options)}
     else:
-        if allow_missing:
+        if any_bad:
             options["rules"] = Rules.model_validate({**dict(options.get("rules") or {}), "max_bad_rate": 1.0})
         root = options.get("images") or _root(options["path"])
         place = {"kind": "folder", "root": str(Path(root).expanduser().resolve())}

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol
 from repair.core.errors import ConfigError, DataError
 from repair.core.identity import hash_bytes
 from repair.core.ports import ImageItem, PairSource
-from repair.core.records import ErrorType
+from repair.core.records import ErrorType, SetAside
 from repair.data.files import existing, read_json_object
-from repair.evaluation.choice import evaluate_choice
+from repair.evaluation.choice import evaluate_choice, runnable
 from repair.evaluation.document import Outcome, SuiteResult
 from repair.evaluation.embedding import Embedder, Uncertainty
 from repair.evaluation.extended import read_positives
@@ -49,6 +49,10 @@ class Runnable(Protocol):
         """Raises DataError: something is missing and may not be."""
         ...
 
+    def require(self, *, allow_missing: bool) -> None:
+        """Raises DataError as `run` would, before anything is embedded: something is missing and may not be."""
+        ...
+
     def texts(self) -> list[dict[str, Any]]:
         """Texts that were made here; empty for published ones."""
         ...
@@ -73,6 +77,14 @@ class WithPictures:
             return evaluate_choice(self.suite, self.pictures, embedder, **options)
         return self.suite.evaluate(self.pictures, embedder, **options)
 
+    def require(self, *, allow_missing: bool) -> None:
+        if isinstance(self.suite, ChoiceSuite):
+            runnable(self.suite, self.pictures, allow_missing=allow_missing)
+        elif isinstance(self.suite, RetrievalSuite):
+            self.suite.gallery(self.pictures, allow_missing=allow_missing)
+        else:
+            self.suite.usable(self.pictures, allow_missing=allow_missing)
+
     def texts(self) -> list[dict[str, Any]]:
         return rows_of(self.suite) if isinstance(self.suite, ChoiceSuite) and self.suite.generated else []
 
@@ -83,7 +95,6 @@ def open_suite(
     data: str | None,
     images: Path | None,
     split: str | None,
-    allow_missing: bool,
     cache: Path,
     n_workers: int,
 ) -> Runnable:
@@ -97,7 +108,6 @@ def open_suite(
     provided: dict[str, Any] = {
         "images": images,
         "split": split,
-        "allow_missing": allow_missing,
         "cache": cache,
         "n_workers": n_workers,
     }
@@ -112,12 +122,12 @@ def open_suite(
         beside = place if place.is_dir() else place.parent
         default = beside / "images" if (beside / "images").is_dir() else beside
         return WithPictures(built, FolderPictures(images.expanduser() if images else default))
-    runnable: Runnable = built
-    if not _NAME.fullmatch(runnable.name):
+    suite: Runnable = built
+    if not _NAME.fullmatch(suite.name):
         raise ConfigError(
-            f'suite name "{runnable.name}": letters, digits, "_", "-" and "." only, as files are called after it'
+            f'suite name "{suite.name}": letters, digits, "_", "-" and "." only, as files are called after it'
         )
-    return runnable
+    return suite
 
 
 # ---------------------------------------------------------------------------------------------- retrieval
@@ -134,7 +144,6 @@ def _retrieval(
         cache: Path,
         images: Path | None = None,
         split: str | None = None,
-        allow_missing: bool = False,
         n_workers: int = 2,
         captions: Literal["all", "first_five"] = "all",
         n_images: int | None = None,
@@ -146,10 +155,13 @@ def _retrieval(
         """`captions`: all, or each image's first five; `n_images`: a seeded subset; `n_folds`: contiguous galleries of
         equal size, averaged; `allow_mixed`: run although other splits hold some of the same pictures; `name`: what the
         results call it."""
-        source, place = open_data(data, images=images, allow_missing=allow_missing, cache=cache, n_workers=n_workers)
+        if n_folds < 1:
+            raise ConfigError(f'option "n_folds" of suite "{name}": must be at least 1, not {n_folds}')
+        source, place = open_data(data, images=images, any_bad=True, cache=cache, n_workers=n_workers)
         chosen = chosen_split(source, split, usual=usual_split)
         pairs = source.pairs(chosen)
         n_shared = _shared(source, chosen, allow_mixed=allow_mixed)
+        bad = _set_aside(source, chosen)
         suite = RetrievalSuite(
             name=name,
             split=chosen,
@@ -159,8 +171,8 @@ def _retrieval(
             n_images=n_images,
             subset_seed=subset_seed,
             n_folds=n_folds,
-            set_aside=tuple(item.item for item in source.set_aside if "#" not in item.item),
-            problems=_captions_set_aside(source),
+            set_aside=tuple(item.item for item in bad if not item.is_caption),
+            problems=_problems(bad),
             facts={"data": data, "data_fingerprint": source.fingerprint, "n_images_in_other_splits": n_shared},
         )
         ids = frozenset(pair.image_id for pair in pairs)
@@ -178,10 +190,19 @@ flickr8k = _retrieval("flickr8k", known="flickr8k")
 flickr8k_val = _retrieval("flickr8k_val", known="flickr8k_val", usual_split="val")
 
 
-def _captions_set_aside(source: PairSource) -> tuple[str, ...]:
-    """A caption's id is its image's, "#" and a number (`data.source`)."""
-    bad = [item for item in source.set_aside if "#" in item.item]
-    return (f"{len(bad)} captions cannot be used, e.g. {bad[0].item}: {bad[0].reason}",) if bad else ()
+def _set_aside(source: PairSource, split: str) -> list[SetAside]:
+    """What of a split cannot be used; with what may be of any split."""
+    return [item for item in source.set_aside if item.split in (None, split)]
+
+
+def _problems(bad: Sequence[SetAside]) -> tuple[str, ...]:
+    """Counts, and the first reason of each kind."""
+    kinds = {"images": [b for b in bad if not b.is_caption], "captions": [b for b in bad if b.is_caption]}
+    return tuple(
+        f"{len(found)} {kind} cannot be used, e.g. {found[0].item}: {found[0].reason}"
+        for kind, found in kinds.items()
+        if found
+    )
 
 
 def _shared(source: PairSource, split: str, *, allow_mixed: bool) -> int:
@@ -280,7 +301,6 @@ def _half_truths(
     cache: Path,
     images: Path | None,
     split: str | None,
-    allow_missing: bool,
     n_workers: int,
     max_items: int,
     seed: int,
@@ -289,10 +309,12 @@ def _half_truths(
     """Of `make`, over the captions of one split."""
     if max_items < 2:
         raise ConfigError(f"max_items of a half-truth suite: at least 2 of each kind, not {max_items}")
-    source, place = open_data(data, images=images, allow_missing=allow_missing, cache=cache, n_workers=n_workers)
+    source, place = open_data(data, images=images, any_bad=True, cache=cache, n_workers=n_workers)
     chosen = chosen_split(source, split)
     pairs = source.pairs(chosen)
-    suite = make(pairs, seed=seed, max_items=max_items, name=name)
+    suite = replace(
+        make(pairs, seed=seed, max_items=max_items, name=name), problems=_problems(_set_aside(source, chosen))
+    )
     ids = frozenset(pair.image_id for pair in pairs)
     return WithPictures(suite, SourcePictures(source, ids, {**place, "split": chosen}))
 
@@ -303,7 +325,6 @@ def halftruth(
     cache: Path,
     images: Path | None = None,
     split: str | None = None,
-    allow_missing: bool = False,
     n_workers: int = 2,
     max_items: int = 2000,
     seed: int = 0,
@@ -316,7 +337,6 @@ def halftruth(
         cache=cache,
         images=images,
         split=split,
-        allow_missing=allow_missing,
         n_workers=n_workers,
         max_items=max_items,
         seed=seed,
@@ -330,7 +350,6 @@ def halftruth_matched(
     cache: Path,
     images: Path | None = None,
     split: str | None = None,
-    allow_missing: bool = False,
     n_workers: int = 2,
     max_items: int = 2000,
     seed: int = 0,
@@ -343,7 +362,6 @@ def halftruth_matched(
         cache=cache,
         images=images,
         split=split,
-        allow_missing=allow_missing,
         n_workers=n_workers,
         max_items=max_items,
         seed=seed,
@@ -367,7 +385,7 @@ def world_pairs(
 
 def _world(name: str, *, split: str | None, n: int, seed: int, options: Mapping[str, Any], pairs: bool) -> WithPictures:
     # Six images for each foil of a type: not every caption has a count or an action. Which ones is in the fingerprint.
-    known = {"n_train": 0, "n_val": 0, "n_pretrain": 0, "n_test": max(60, 6 * n), **options}
+    known = {"n_train": 0, "n_val": 0, "n_test": max(60, 6 * n), **options}
     drawn = WorldSource(**known)
     chosen = split or "test"
     found = foils(drawn, chosen, n=n, seed=seed)

@@ -112,17 +112,19 @@ def _boxed(path: Path, group: Callable[[Mapping[str, Any], str], str]) -> tuple[
 
 
 def _box(entry: Mapping[str, Any], where: str) -> Box:
-    try:
-        x, y, width, height = (int(entry[f"bbox_{side}"]) for side in "xywh")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{where}: bbox_x, bbox_y, bbox_w and bbox_h must be whole numbers") from error
+    sides = [entry.get(f"bbox_{side}") for side in "xywh"]
+    if not all(isinstance(side, int | float) and not isinstance(side, bool) and side % 1 == 0 for side in sides):
+        raise DataError(f"{where}: bbox_x, bbox_y, bbox_w and bbox_h must be whole numbers, not {sides}")
+    x, y, width, height = (int(side) for side in sides)  # type: ignore[arg-type]
+    if width < 1 or height < 1:
+        raise DataError(f"{where}: its box {width} × {height} is empty")
     return x, y, width, height
 
 
 def _attributes(entry: Mapping[str, Any], where: str) -> str:
     value = entry.get("attributes")
-    if not isinstance(value, list) or len(value) != 2:
-        raise DataError(f'{where}: "attributes" must be a list of two, not {value!r}')
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(word, str) and word for word in value):
+        raise DataError(f'{where}: "attributes" must be a list of two words, not {value!r}')
     return f"{value[0]}_{value[1]}"
 
 

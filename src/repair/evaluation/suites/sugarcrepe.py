@@ -75,7 +75,7 @@ def _read(
     folder: Path, sizes: Mapping[str, tuple[int, ...]], texts: Sequence[str]
 ) -> tuple[list[Item], dict[str, Any], list[str]]:
     if not folder.is_dir():
-        raise DataError(f"suite folder {folder} does not exist: give the folder of {', '.join(sizes)} with --data")
+        raise DataError(f"{folder} is no folder: give the one that holds the files {', '.join(sizes)} with --data")
     items, problems = [], []
     hashes: dict[str, str] = {}
     counts: dict[str, int] = {}

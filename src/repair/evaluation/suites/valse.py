@@ -7,6 +7,7 @@ acc_r: s(image, caption) strictly above s(image, foil). The paper's average is t
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from repair.core.errors import DataError
 from repair.evaluation.items import TASKS, Average, ChoiceSuite, Item, Rule, macro, micro
@@ -27,7 +28,7 @@ _N_AGREED = 2
 def valse(*, data: Path, validated: bool = True) -> ChoiceSuite:
     """The suite from the folder `data`. Raises DataError for a file that cannot be read."""
     if not data.is_dir():
-        raise DataError(f"suite folder {data} does not exist: give the folder of VALSE's JSON files with --data")
+        raise DataError(f"{data} is no folder: give the folder of VALSE's JSON files with --data")
     items, problems = [], []
     hashes: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -40,8 +41,7 @@ def valse(*, data: Path, validated: bool = True) -> ChoiceSuite:
         value, hashes[path.name] = read(path)
         for key, entry in entries(value, path):
             where = f"suite file {path}, item {key}"
-            votes = entry.get("mturk")
-            if validated and (not isinstance(votes, Mapping) or votes.get("caption", 0) < _N_AGREED):
+            if validated and _votes(entry, where) < _N_AGREED:
                 n_dropped += 1
                 continue
             counts[name] = counts.get(name, 0) + 1
@@ -67,3 +67,12 @@ def valse(*, data: Path, validated: bool = True) -> ChoiceSuite:
         facts={"n_by_split": counts, "files": hashes, "validated": validated, "n_not_validated": n_dropped},
         problems=tuple(problems),
     )
+
+
+def _votes(entry: Mapping[str, Any], where: str) -> int:
+    """How many annotators chose the caption; 0 for an item that was not shown to any."""
+    votes = entry.get("mturk")
+    n = votes.get("caption", 0) if isinstance(votes, Mapping) else 0
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise DataError(f'{where}: "mturk" must count votes, not {votes!r}')
+    return n
