@@ -3,9 +3,9 @@
     python benchmarks/training.py [--pairs 64] [--steps 12] [--repeats 3] [--threads 2]
 
 Every method encodes as many images and captions a step (--pairs of each), with a vision transformer and a text
-transformer of the same size, in fp32 on the CPU. Each measurement is a fresh process, the methods take turns, and
-medians are printed: wall and processor seconds a step (the first two left out; on a busy machine only the latter mean
-something) and the peak memory of the process above what it held when model and data were ready.
+transformer of the same size, in fp32 on the CPU. Each measurement is a fresh process, the methods take turns, forwards
+and backwards, and medians are printed: wall and processor seconds a step (the first two left out; on a busy machine
+only the latter mean something) and the peak memory of the process above what it held when model and data were ready.
 
   open_clip   open_clip_train.train.train_one_epoch with ClipLoss
   st          SentenceTransformerTrainer with MultipleNegativesRankingLoss on a CLIP model of transformers
@@ -41,8 +41,8 @@ def main() -> None:
         print(json.dumps(_measure(options)))
         return
     runs: dict[str, list[dict[str, float]]] = {method: [] for method in METHODS}
-    for _ in range(options.repeats):
-        for method in METHODS:
+    for turn in range(options.repeats):
+        for method in METHODS[:: -1 if turn % 2 else 1]:  # both orders: a machine that slows down hits all alike
             runs[method].append(_in_process(method))
     print(f"a step of {options.pairs} pairs, {options.threads} threads, median of {options.repeats}")
     print(f"{'':12}{'s / step':>10}{'ratio':>8}{'cpu s':>10}{'ratio':>8}{'peak MB':>10}{'ratio':>8}")
