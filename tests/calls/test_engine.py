@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -388,6 +389,21 @@ def test_as_many_failures_as_allowed_do_not_stop_it_and_answers_on_record_count(
         # resuming: all that is asked again fails again, but most items are answered
         engine = CallEngine(ledger, blobs, concurrency=1, max_failed_rate=0.25, min_items=20)
         assert sum(o.error is not None for o in asyncio.run(gather(engine, Backend(script), 200))) == 49
+
+
+def test_what_is_refused_once_more_does_not_stop_it(tmp_path: Path) -> None:
+    def script(index: int, _: int) -> Any:
+        return Refused("nothing to change") if index < 30 else "x"
+
+    async def in_turn(engine: CallEngine, indices: Iterable[int]) -> list[Any]:
+        return [await ask_backend(engine, index, Backend(script)) for index in indices]
+
+    with stores(tmp_path) as (ledger, blobs):  # a twelfth is refused
+        engine = CallEngine(ledger, blobs, concurrency=1, max_failed_rate=0.1, min_items=20)
+        asyncio.run(in_turn(engine, range(359, -1, -1)))
+    with stores(tmp_path) as (ledger, blobs):  # resuming asks them first
+        engine = CallEngine(ledger, blobs, concurrency=1, max_failed_rate=0.1, min_items=20)
+        assert sum(o.error is not None for o in asyncio.run(in_turn(engine, range(360)))) == 30
 
 
 def test_tasks_are_judged_apart(tmp_path: Path) -> None:

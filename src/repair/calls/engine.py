@@ -28,6 +28,7 @@ from repair.core.errors import (
     BudgetExceeded,
     DataError,
     RateLimited,
+    Refused,
     RepairError,
     StoreError,
     Unavailable,
@@ -231,7 +232,7 @@ class CallEngine:
             await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
         why = reason(failure)
         self._failures[key] = Settled(error=why)
-        self._tallies[task].fail(why)
+        self._tallies[task].fail(why, again=isinstance(failure, Refused) and self._ledger.n_refused(key) > 1)
         self._report(task)
         self._stop_if_too_many_failed(task)
         return self._failures[key]

@@ -131,6 +131,10 @@ class CallLedger(Protocol):
     """Where the engine keeps calls; several processes may write to one. Futures resolve once the write is safe from the
     death of this process."""
 
+    def n_refused(self, key: str) -> int:
+        """How often the call was made and refused."""
+        ...
+
     def get(self, key: str) -> Answer | None:
         """The answer of a finished call; None if there is none."""
         ...
