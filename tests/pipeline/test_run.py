@@ -179,6 +179,12 @@ def test_a_wrong_option_of_a_late_backend_is_refused_before_any_stage(tmp_path: 
     assert not list((tmp_path / "run").glob("*/*.json"))
 
 
+def test_a_cap_of_money_without_a_price_is_refused_before_any_stage(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'calls is unknown: set calls\.prices\."world"'):
+        run(tmp_path, "calls.max_usd=1")
+    assert not list((tmp_path / "run").glob("round-*"))
+
+
 def test_a_damaged_output_is_made_again(tmp_path: Path) -> None:
     run(tmp_path, until="link")
     path = tmp_path / "run" / "round-0" / "verdicts.parquet"

@@ -54,6 +54,11 @@ class Connection:
             )
         if parts.username or parts.password:
             raise ConfigError('option "base_url" holds a user or password: name a variable in "api_key_env" instead')
+        if parts.query or parts.fragment:
+            raise ConfigError(
+                'option "base_url": an address without "?" and "#"; it is written down, so a key belongs into the '
+                'variable that "api_key_env" names'
+            )
         for name, value in (("connect_timeout_s", connect_timeout_s), ("read_timeout_s", read_timeout_s)):
             if not 0 < value < math.inf:
                 raise ConfigError(f'option "{name}": seconds above 0, not {value}')

@@ -16,6 +16,7 @@ from repair.core.calls import Caps
 from repair.core.errors import ConfigError
 from repair.core.ports import ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
 from repair.core.progress import Progress
+from repair.core.records import Direction
 from repair.methods.method import Method
 from repair.pipeline import registries
 from repair.pipeline.asking import Asker
@@ -175,8 +176,18 @@ class Workbench:
         return method
 
     def make_backends(self) -> None:
-        """Make every backend this run will ask, so that a wrong option or price is refused before hours of work."""
+        """Make every backend this run will ask, so that a wrong option or price, or a cap of money without a price, is
+        refused before hours of work."""
         _ = self._seats
+        budget = Budget(Caps(max_usd=self.config.calls.max_usd))
+        edited = {"text_editor": Direction.IMAGE_TO_TEXT, "image_editor": Direction.TEXT_TO_IMAGE}
+        for role in self.roles():
+            backend, direction = getattr(self, role), edited.get(role)
+            if backend is None or (direction is not None and direction not in self.config.mining.directions):
+                continue
+            seat = self.seat(backend)
+            if seat.price is None:
+                budget.require_price(role, None, name=seat.name)
 
     def roles(self) -> list[str]:
         """The backends this run will ask, as this class names them."""

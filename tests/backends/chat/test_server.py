@@ -273,6 +273,7 @@ def test_many_calls_at_once_over_several_event_loops(server: Loopback) -> None:
     [
         ({"base_url": "localhost:8000"}, "is no address"),
         ({"base_url": "http://user:pw@host/v1"}, "holds a user"),
+        ({"base_url": "http://host/v1?key=pw@"}, "api_key_env"),
         ({"connect_timeout_s": 0}, "connect_timeout_s"),
         ({"api_key_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
     ],
