@@ -151,7 +151,7 @@ def evaluate(
     ] = None,
     cache: Annotated[Path, typer.Option(help="Folder of prepared inputs and embeddings.")] = Path("runs/.cache"),
     n_bootstrap: Annotated[int, typer.Option(min=1, help="Resamples behind every interval.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples, and of heads that --fit fits.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Measure: with CONFIG a run's retrieval before and after; with --model any encoders on any suites.

@@ -1,6 +1,7 @@
 """Every rule of the compositional suites on hand-made scores and on small files of the published formats."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,9 @@ def test_blind_is_what_the_texts_alone_decide():
     assert (value(alike, "all"), alike.score("all", "accuracy").blind) == (0.0, 0.0)
     assert alike.score("all", "accuracy").if_ties_won == 1.0
     assert alike.facts["n_tied"] == {"accuracy": 4}
+    assert alike.facts["n_same_text"] == 0
+    twice = replace(suite, items=(replace(items[0], texts=("good 0", "good 0")), *items[1:]))
+    assert run(twice)[0].facts["n_same_text"] == 1
 
 
 def test_the_probe_finds_a_mark_and_none_where_there_is_none():

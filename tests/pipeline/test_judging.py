@@ -66,6 +66,8 @@ def test_world_retrieval_and_comparison_from_the_command_line(photos, cache, tmp
     assert (tmp_path / "B" / "world-texts.jsonl").is_file()
     exported = json.loads((tmp_path / "B" / "retrieval_none_small_en_zeroshot_retrieval.json").read_text())
     assert exported["metrics"]["image_retrieval_recall@1"] == retrieval.score("text_to_image", "R@1").value
+    with pytest.raises(ConfigError, match=r"holds several models: name one of .*A, .*B"):
+        cli.invoke(app, ["compare", str(tmp_path), str(tmp_path / "A")], catch_exceptions=False)
     page = tmp_path / "page.html"
     paths = [str(tmp_path / "A"), str(tmp_path / "B")]
     done = cli.invoke(app, ["compare", *paths, "--page", str(page), "--n-bootstrap", "20", "--json"])

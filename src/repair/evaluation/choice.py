@@ -116,7 +116,7 @@ def evaluate_choice(
             "n_images": len({(name, item.box) for item in run.items for name in item.images}),
             "n_texts": len(set(texts)),
             "n_texts_cut": embedder.n_cut(sorted(set(texts))),
-            "n_same_text": sum(len(set(item.texts)) < len(item.texts) for item in run.items),
+            "n_same_text": sum(_same_text(suite.rule, item) for item in run.items),
             "n_tied": {task: int((margin == 0).sum()) for task, margin in found.items()},
         },
         pictures=pictures.facts(),
@@ -275,6 +275,12 @@ def _clip_benchmark(suite: ChoiceSuite, items: Sequence[Item], scores: npt.NDArr
             metrics = {name: float(hits.mean()) for name, hits in argmax_hits(scores[rows]).items()}
             found.append({"dataset": dataset, "task": "image_caption_selection", "metrics": metrics})
     return found
+
+
+def _same_text(rule: Rule, item: Item) -> bool:
+    """Whether a wrong text is also a right one."""
+    n_right = _N_RIGHT.get(rule, 1)
+    return not set(item.texts[:n_right]).isdisjoint(item.texts[n_right:])
 
 
 def _numbers(names: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -94,7 +94,9 @@ def _fact_lines(suite: SuiteResult) -> list[str]:
             named = ", ".join(f"{n} in {task}" for task, n in n_tied.items()) if isinstance(n_tied, dict) else n_tied
             lines.append(f"ties: {facts['tie_rule']}; tied items: {named}")
         if facts.get("n_same_text"):
-            lines.append(f"{facts['n_same_text']} items have one text twice, a tie whatever the model")
+            lines.append(
+                f"{facts['n_same_text']} items have a wrong text equal to a right one, a tie whatever the model"
+            )
     if facts.get("n_texts_cut"):
         lines.append(f"{facts['n_texts_cut']} texts are longer than the model reads and lose their end")
     return lines

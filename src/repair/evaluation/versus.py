@@ -291,4 +291,5 @@ def comparison_table(comparisons: Sequence[Mapping[str, Any]], *, names: tuple[s
 
 
 def _signed(metric: str, value: float) -> str:
+    value = round(value, 8) + 0.0  # no "-0.00"
     return f"{value:+.4f}" if metric in UNIT else f"{100 * value:+.2f}"

@@ -94,6 +94,9 @@ def _read(spec: str) -> _Read:
         )
     if (folder / "run.json").is_file():
         return _run(folder, when)
+    if (folder / "table.json").is_file():
+        inside = ", ".join(sorted(str(path.parent) for path in folder.glob(f"*/{RESULTS}")))
+        raise ConfigError(f"{folder} holds several models: name one of {inside}")
     raise ConfigError(f"{folder} holds neither {RESULTS} (repair eval --out) nor run.json (a run's folder)")
 
 

@@ -193,7 +193,7 @@ class _Session:
 
     def results(self, model: str) -> tuple[Document, list[Outcome]]:
         """All suites on one model."""
-        embedder = self._embedder(model)
+        embedder, fitted = self._embedder(model)
         results: list[SuiteResult] = []
         outcomes: list[Outcome] = []
         for spec, place in self.places.items():
@@ -213,7 +213,7 @@ class _Session:
                 "fingerprint": encoder.fingerprint(),
                 "dim": encoder.dim,
                 "logit_scale": encoder.logit_scale,
-                "fitted_on": self.fit,
+                "fitted_on": self.fit if fitted else None,
             },
             settings={
                 "confidence": self.uncertainty["confidence"],
@@ -225,20 +225,22 @@ class _Session:
         )
         return document, outcomes
 
-    def _embedder(self, spec: str) -> CachedEmbedder:
+    def _embedder(self, spec: str) -> tuple[CachedEmbedder, bool]:
+        """A model, and whether its heads were fitted here."""
         encoder = _checked_model(spec, fit=self.fit)
         cache, n_workers = self.shared["cache"], self.shared["n_workers"]
         embedder = CachedEmbedder(encoder, cache=cache, n_workers=n_workers, progress=self.progress)
-        if getattr(encoder, "needs_fit", False):
+        fits = bool(getattr(encoder, "needs_fit", False))
+        if fits:
             source, _ = open_data(
                 str(self.fit), images=self.shared["images"], any_bad=False, cache=cache, n_workers=n_workers
             )
             train = chosen_split(source, None, usual=_train_split(source))
             fit_if_needed(encoder, source, train, embedder, seed=self.uncertainty["seed"])
-        return embedder
+        return embedder, fits
 
     def _drift(self, embedder: CachedEmbedder, data: str | None) -> SuiteResult:
-        other = self._embedder(str(self.reference))
+        other, _ = self._embedder(str(self.reference))
         return _drift(
             embedder,
             other,

@@ -183,8 +183,8 @@ def blip_captions(path: Path) -> tuple[list[tuple[str, str, str]], str]:
     for key, entry in entries(value, path):
         where = f"suite file {path}, item {key}"
         image, captions = text(entry, "image", where), entry.get("caption")
-        if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
-            raise DataError(f'{where}: "caption" must be a list of texts, not {captions!r}')
+        if not isinstance(captions, list) or not all(isinstance(text_, str) and text_.strip() for text_ in captions):
+            raise DataError(f'{where}: "caption" must be a list of texts, none of them blank, not {captions!r}')
         found += [(f"{key}#{number}", image, caption) for number, caption in enumerate(captions)]
     return found, digest
 
