@@ -35,26 +35,47 @@ def data_of(recipe):
     return tiny.data(N_STEPS, recipe.grids_per_step)
 
 
-def composed():
-    """Batches of another method: a rewritten caption of each image as a hard negative."""
+# Of other methods every loss there is: each row of a batch has one of everything.
+COMPOSED = {
+    "terms": {
+        "negatives": 1,
+        "negative_images": 1,
+        "views": True,
+        "units": 1,
+        "terms": (("views", 0.5), ("focal", 0.5), ("ranked", 0.5), ("intra", 0.5), ("units", 0.5)),
+    },
+    "triplet": {"pairs": "triplet"},
+}
+
+
+def composed(name):
+    """Batches of another method; its samples are items of other images."""
     from repair.core.composition import Composition
 
+    kinds = [
+        (SampleKind.NEGATIVE_CAPTION, {"text_key": "e{5}", "text": "x"}),
+        (SampleKind.NEGATIVE_IMAGE, {"image_key": "i{4}"}),
+        (SampleKind.POSITIVE_IMAGE, {"image_key": "i{1}"}),
+        (SampleKind.UNIT, {"text_key": "e{2}", "text": "x", "foil_key": "e{3}", "foil": "y"}),
+        (SampleKind.PAIR, {"image_key": "i{6}", "text_key": "e{7}", "text": "x"}),
+    ]
     samples = [
         Sample(
-            sample_id=f"test:t{n}.0/0",
+            sample_id=f"{kind}:t{n}.0/0",
             builder="test",
             index=0,
             how="swap",
-            kind=SampleKind.NEGATIVE_CAPTION,
+            kind=kind,
             image_id=f"i{n}",
             caption_id=f"t{n}.0",
-            text_key=f"e{(n + 5) % tiny.N_IMAGES}",
-            text="x",
+            **{key: value.format(*((n + k) % tiny.N_IMAGES for k in range(8))) for key, value in content.items()},
         )
         for n in range(tiny.N_IMAGES)
+        for kind, content in kinds
     ]
     data = tiny.data(N_STEPS, 0)
-    batches = ComposedBatches(data.pairs, samples, Composition(negatives=1), matches=data.matches, n_items=25, seed=0)
+    made = Composition(**COMPOSED[name])
+    batches = ComposedBatches(data.pairs, samples, made, matches=data.matches, n_items=25, seed=0)
     return replace(data, batches=batches)
 
 
@@ -83,7 +104,8 @@ def main():
     found = {}
     for name, recipe in {**CASES, **SHARDED}.items():
         found[name] = outcome(recipe, data_of(recipe), group=group)
-    found["composed"] = outcome(replace(PLAIN, loss="vanilla"), composed(), group=group)
+    for name in COMPOSED:
+        found[name] = outcome(replace(PLAIN, loss="vanilla"), composed(name), group=group)
     for name in ("local_grids", "fsdp"):  # stopped after the third step, gone on from the second
         recipe = {**CASES, **SHARDED}[name]
         outcome(recipe, data_of(recipe), group=group, folder=out / name, n_steps=3)

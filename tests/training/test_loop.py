@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+import safetensors.torch
 import torch
 
 from repair.core.errors import DataError, StoreError, TrainingError
@@ -189,6 +190,21 @@ def test_a_broken_checkpoint_is_refused_with_the_remedy(tmp_path):
         training(folder=tmp_path)
 
 
+def test_a_checkpoint_that_cannot_be_written_leaves_the_former(tmp_path, monkeypatch):
+    run = training(folder=tmp_path).run()
+    for _ in range(5):
+        next(run)
+    before = (tmp_path / FILE_NAME).read_bytes()
+
+    def full(*_, **__):
+        raise safetensors.SafetensorError("No space left on device")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(StoreError, match=r"cannot write .*No space left on device; the former one is whole"):
+        list(run)
+    assert (tmp_path / FILE_NAME).read_bytes() == before
+
+
 # ------------------------------------------------------------------------------------------- choosing, stopping
 
 
@@ -235,14 +251,84 @@ def test_a_loss_that_is_not_finite_stops_with_the_ids(tmp_path):
     saved = json.loads((tmp_path / "failed-batch.json").read_text())
     assert "t5.1" in saved["texts"]
     assert saved["step"] == run.step + 1
-    with pytest.raises(TrainingError, match="the loss is nan\\. Lower"):
+    with pytest.raises(TrainingError, match="the loss is nan: lower"):
         list(training(data=data).run())
+
+
+class Broken(torch.autograd.Function):
+    """Finite forward, NaN backward."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * float("nan")
+
+
+def with_a_broken_gradient(recipe, *, steps, **options):
+    run = training(recipe, **options)
+    tower = run._towers[0]
+    seen = []
+
+    def image_features(rows):
+        seen.append(rows)
+        return Broken.apply(tower(rows)) if len(seen) in steps else tower(rows)
+
+    run._towers = (image_features, run._towers[1])
+    return run
+
+
+def test_a_gradient_that_is_not_finite_names_its_own_batch_not_the_next(tmp_path):
+    """Without clipping nobody looks at the gradient: the next step's loss is what shows it."""
+    run = with_a_broken_gradient(replace(RECIPE, max_grad_norm=None), steps=[2], folder=tmp_path)
+    with pytest.raises(TrainingError, match="step 2: its gradient is not finite, and so are the weights after it"):
+        list(run.run())
+    saved = json.loads((tmp_path / "failed-batch.json").read_text())
+    assert (saved["step"], tuple(saved["images"])) == (2, run._batches(1).image_keys)
+
+
+def test_a_gradient_that_no_scale_makes_finite_stops_the_run():
+    run = with_a_broken_gradient(replace(RECIPE, precision="fp16", max_grad_norm=None), steps=range(99))
+    run._scaler._init_scale = 4.0
+    with pytest.raises(TrainingError, match=r"step 3: the gradient is not finite, however small its scale: .*bf16"):
+        list(run.run())
+
+
+def test_a_score_that_is_no_number_is_no_better():
+    scores = iter([float("nan"), 0.5, float("nan")])
+    run = training(replace(RECIPE, eval_every=4, keep="best"), evaluate=lambda _: next(scores))
+    list(run.run())
+    assert run.best == (8, 0.5)
+
+
+def test_what_cannot_be_compiled_says_what_to_change():
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    run = training(replace(RECIPE, compile="eager"))
+
+    def tower(rows):
+        raise BackendCompilerFailed("eager", RuntimeError("no C++ compiler"), None)
+
+    run._towers = (tower, tower)
+    with pytest.raises(TrainingError, match=r'compile="eager" failed: .*no C\+\+ compiler.*: set training\.compile=""'):
+        list(run.run())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"n_steps": 0}, "n_steps must be at least 1"),
+        ({"micro_batch": 0}, "micro_batch must be at least 1, not 0"),
+        ({"grids_per_step": -1}, "grids_per_step must be at least 0"),
+        ({"lr": float("nan")}, "lr must be a number above 0, not nan"),
+        ({"warmup_rate": 2.0}, "warmup_rate must be from 0 to 1"),
+        ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1"),
+        ({"layer_decay": 0.0}, "layer_decay must be above 0 and at most 1"),
+        ({"loss": "local"}, "loss must be one of local_grids, full_matrix, vanilla, not local"),
+        ({"precision": "int8"}, "precision must be one of fp32, bf16, fp16"),
+        ({"compile": "inductr"}, 'unknown backend "inductr": did you mean "inductor"'),
         ({"checkpoint_every": 0}, "checkpoint_every"),
         ({"keep": "best"}, "eval_every"),
         ({"patience": 3, "eval_every": 1}, "eval_every"),

@@ -56,10 +56,12 @@ def test_two_processes_train_as_one(of_two, name):
         assert_same(found[name], alone)
 
 
-def test_other_methods_train_alike_too(of_two):
-    alone = ranks.outcome(replace(ranks.PLAIN, loss="vanilla"), ranks.composed())
+@pytest.mark.parametrize("name", list(ranks.COMPOSED))
+def test_other_methods_train_alike_too(of_two, name):
+    alone = ranks.outcome(replace(ranks.PLAIN, loss="vanilla"), ranks.composed(name))
+    assert (alone["rows"][:, 2] > 0).all() == (name == "terms")
     for found in of_two:
-        assert_same(found["composed"], alone)
+        assert_same(found[name], alone)
 
 
 def test_in_half_precision_nearly(of_two):

@@ -20,6 +20,7 @@ from repair.core.identity import canonical_json
 from repair.store.files import replacing
 
 FILE_NAME = "training.safetensors"
+_SLOTS = ("step", "exp_avg", "exp_avg_sq")  # AdamW's
 _HEADER = "repair"  # one key only: safetensors does not promise an order of several
 
 
@@ -85,7 +86,10 @@ def save(
     if state.scaler is None:
         del facts["scaler"]
     with replacing(folder / FILE_NAME) as temporary:
-        safetensors.torch.save_file(flat, str(temporary), metadata={_HEADER: canonical_json(facts)})
+        try:
+            safetensors.torch.save_file(flat, str(temporary), metadata={_HEADER: canonical_json(facts)})
+        except safetensors.SafetensorError as error:  # how it reports a full disk
+            raise StoreError(f"cannot write {folder / FILE_NAME}: {error}; the former one is whole") from error
 
 
 def load(folder: Path, *, module: nn.Module, optimizer: torch.optim.Optimizer) -> Kept:
@@ -103,16 +107,17 @@ def load(folder: Path, *, module: nn.Module, optimizer: torch.optim.Optimizer) -
         module.load_state_dict(weights)
         slots = _below("optimizer.", tensors)
         for name, parameter in module.named_parameters():
-            kept = {
-                slot: slots[f"{slot}.{name}"] for slot in ("step", "exp_avg", "exp_avg_sq") if f"{slot}.{name}" in slots
-            }
+            kept = {slot: slots[f"{slot}.{name}"] for slot in _SLOTS if f"{slot}.{name}" in slots}
+            if kept and len(kept) < len(_SLOTS):
+                raise RuntimeError(f"the optimiser's state of {name} is not whole")
             # Copied into the parameter's own memory layout; the step counter stays where AdamW keeps it, on the CPU.
             optimizer.state[parameter] = {
                 slot: value if slot == "step" else torch.empty_like(parameter.detach()).copy_(like(parameter, value))
                 for slot, value in kept.items()
             }
     except (safetensors.SafetensorError, OSError, RuntimeError) as error:
-        raise StoreError(f"cannot resume from {path}: {error}; delete it to train from the start") from error
+        said = " ".join(str(error).split())
+        raise StoreError(f"cannot resume from {path}: {said}; delete it to train from the start") from error
     return Kept(best=_below("best.", tensors) or None, average=_below("average.", tensors))
 
 

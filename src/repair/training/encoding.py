@@ -38,7 +38,7 @@ def whole_step(
 ) -> Parts:
     """Encode everything, then one backward pass through everything; none if the loss is not `finite`."""
     with autocast(device, precision):
-        z_images, z_texts = towers[0](images.to(device)), towers[1](texts.to(device))
+        z_images, z_texts = towers[0](_on(device, images)), towers[1](_on(device, texts))
     parts = loss(z_images, z_texts)
     if finite(parts.total):
         backward(parts.total)
@@ -72,7 +72,7 @@ def cached_step(
         tower, part = pieces[number]
         torch.manual_seed(derive_seed(seed, "piece", number))  # the second pass drops out what the first did
         with autocast(device, precision):
-            return towers[tower](rows[tower][part].to(device)).float()
+            return towers[tower](_on(device, rows[tower][part])).float()
 
     with torch.no_grad():
         features = [encode(number) for number in range(len(pieces))]
@@ -87,3 +87,8 @@ def cached_step(
         if gradient is not None:
             encode(number).backward(gradient[part])  # type: ignore[no-untyped-call]
     return parts
+
+
+def _on(device: torch.device, rows: Tensor) -> Tensor:
+    """`rows` on the device; the host does not wait for pinned ones to be there."""
+    return rows.to(device, non_blocking=True)

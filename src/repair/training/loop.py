@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from repair.training.adapters import Adapters
 from repair.training.averaging import Average, copied, put
 from repair.training.batches import Batch, Batches, Loss
 from repair.training.checkpoint import TrainingState
+from repair.training.compilation import not_compiled, require_backend
 from repair.training.compositions.batches import ComposedBatch, ComposedBatches
 from repair.training.encoding import Precision, Tower, cached_step, whole_step
 from repair.training.inputs import Inputs, Rows
@@ -89,6 +90,18 @@ class Recipe:
     collapse_cosine: float = 0.98
 
 
+# The settings check the same; a recipe can be made without them.
+_RULES: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool]], ...] = (
+    (("n_steps", "batch_pairs", "checkpoint_every", "micro_batch", "patience"), "at least 1", lambda x: x >= 1),
+    (("grids_per_step", "eval_every", "lora_rank", "local_weight", "weight_decay"), "at least 0", lambda x: x >= 0),
+    (("lr", "max_grad_norm", "lora_alpha"), "a number above 0", lambda x: 0 < x < math.inf),
+    (("warmup_rate",), "from 0 to 1", lambda x: 0 <= x <= 1),
+    (("ema_decay",), "at least 0 and below 1", lambda x: 0 <= x < 1),
+    (("layer_decay",), "above 0 and at most 1", lambda x: 0 < x <= 1),
+    (("loss",), f"one of {', '.join(get_args(Loss))}", lambda x: x in get_args(Loss)),
+    (("precision",), f"one of {', '.join(get_args(Precision))}", lambda x: x in get_args(Precision)),
+    (("keep",), "last or best", lambda x: x in ("last", "best")),
+)
 _N_FIRST_OPTIONS = [f.name for f in fields(Recipe)].index("seed") + 1
 
 
@@ -262,7 +275,7 @@ class Training:
             while not state.finished:
                 row = self._train_step(state.step)
                 state.step += 1
-                state.finished = state.step == self.recipe.n_steps or self._out_of_patience()
+                state.finished = state.step >= self.recipe.n_steps or self._out_of_patience()
                 yield row
                 if state.finished or state.step % self.recipe.checkpoint_every == 0:
                     self._keep()
@@ -296,9 +309,9 @@ class Training:
         clamp_log_scale(log_scale)
         if self._average is not None:
             self._average.update(self._module, step=step + 1)
-        seconds = self._clock() - start
         losses = [value for value in (parts.total, parts.global_loss, parts.local_loss) if value is not None]
         sums = parallel.sum_values([value.item() for value in losses], self._group)
+        seconds = self._clock() - start  # after the values came back: a GPU has then done all of the step
         return StepRow(
             step=step + 1,
             loss=sums[0],
@@ -361,11 +374,12 @@ class Training:
                     )
             except (RuntimeError, MemoryError) as error:
                 instead = out_of_memory(error, rows, recipe.micro_batch, recipe.precision)
+                instead = instead or not_compiled(error, recipe.compile)
                 if instead is None:
                     raise
                 raise instead from error
         if not all_finite:
-            raise self._stopped(rows.batch, f"the loss is {parts.total.item()}")
+            raise self._not_finite(rows.batch, parts.total.item())
         return parts
 
     def _loss(self, z_images: Tensor, z_texts: Tensor, scale: Tensor, rows: Rows) -> Parts:
@@ -398,6 +412,8 @@ class Training:
         norm = self._clip(batch)  # not finite: the scale was too large, the step is left out and the scale halved
         self._scaler.step(self._optimizer)
         self._scaler.update()
+        if self._scaler.get_scale() < 1:  # halved so often that it is not the scale
+            raise self._stopped(batch, "the gradient is not finite, however small its scale")
         return norm
 
     def _clip(self, batch: Batch) -> float | None:
@@ -409,13 +425,26 @@ class Training:
             raise self._stopped(batch, f"the gradient's norm is {norm}")
         return norm
 
+    def _not_finite(self, batch: Batch, loss: float) -> TrainingError:
+        """Whose batch it was: this one's, or, if the weights came broken, that of the step before, whose loss was
+        finite and whose gradient was not (without clipping nobody looks at it)."""
+        parameters = (parallel.own_part(parameter) for parameter in self._module.parameters())
+        if batch.step and not all(bool(torch.isfinite(parameter).all()) for parameter in parameters):
+            return self._stopped(
+                self._batches(batch.step - 1), "its gradient is not finite, and so are the weights after it"
+            )
+        return self._stopped(batch, f"the loss is {loss}")
+
     def _stopped(self, batch: Batch, what: str) -> TrainingError:
         where = ""
         if self.folder is not None:
             path = self.folder / _FAILED_BATCH
             write_json(path, {"step": batch.step + 1, "images": batch.image_keys, "texts": batch.text_keys})
             where = f"; its items are in {path}"
-        return TrainingError(f"step {batch.step + 1}: {what}{where}. Lower training.lr or set training.max_grad_norm=1")
+        fixes = "lower training.lr, set training.max_grad_norm=1" + (
+            ", or training.precision=bf16" if self._scaler else ""
+        )
+        return TrainingError(f"step {batch.step + 1}: {what}{where}: {fixes}")
 
     def _score(self, n_done: int) -> float | None:
         every = self.recipe.eval_every
@@ -426,7 +455,7 @@ class Training:
             score = float(self._evaluate(self.encoder)) if self._evaluate is not None else 0.0
             score = float(parallel.told(self._group, score))
             state = self._state
-            if state.best_score is None or score > state.best_score:
+            if score > (-math.inf if state.best_score is None else state.best_score):
                 state.best_step, state.best_score, state.n_worse = n_done, score, 0
                 if self.recipe.keep == "best":
                     self._best = copied(module)
@@ -466,9 +495,13 @@ class Training:
 
 
 def _check(recipe: Recipe, evaluate: Evaluate | None, group: Group) -> None:
-    for name in ("n_steps", "batch_pairs", "checkpoint_every"):
-        if getattr(recipe, name) < 1:
-            raise TrainingError(f"training.{name} must be at least 1, not {getattr(recipe, name)}")
+    for names, rule, fits in _RULES:
+        for name in names:
+            value = getattr(recipe, name)
+            if value is not None and not fits(value):
+                raise TrainingError(f"training.{name} must be {rule}, not {value}")
+    if recipe.compile:
+        require_backend(recipe.compile)
     if recipe.sharded and group.world > 1:
         clash = {
             "micro_batch": recipe.micro_batch is not None,

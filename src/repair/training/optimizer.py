@@ -7,6 +7,8 @@ import re
 import torch
 from torch import nn
 
+from repair.core.errors import TrainingError
+
 _BLOCK = re.compile(r"^(?P<tower>.*?)\b(?:resblocks|layers|layer|blocks|mix_blocks|conv_blocks|h)\.(?P<number>\d+)\.")
 _FIRST = re.compile(r"embed|conv1|stem|patch|position|cls_token|class_token")
 
@@ -26,6 +28,8 @@ def build_optimizer(
         if parameter.requires_grad:
             plain = parameter.ndim < 2 or name.endswith("bias")
             groups.setdefault((above.get(name, 0), plain), []).append(parameter)
+    if not groups:
+        raise TrainingError("nothing to train: every parameter of the encoder is frozen")
     made = [
         {"params": found, "weight_decay": 0.0 if plain else weight_decay, "lr_factor": layer_decay**distance}
         for (distance, plain), found in sorted(groups.items(), key=lambda item: item[0])

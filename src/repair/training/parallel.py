@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from repair.core.errors import TrainingError
 from repair.numerics.losses import contrastive_share, grid_loss
@@ -287,6 +288,11 @@ def sum_values(values: Sequence[float], group: Group) -> list[float]:
     total = torch.tensor(list(values), dtype=torch.float64)
     dist.all_reduce(total, group=group.control)
     return [float(value) for value in total]
+
+
+def own_part(parameter: Tensor) -> Tensor:
+    """What this process holds of a parameter: all of it, or its shard."""
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
 
 
 def same_start(module: nn.Module, group: Group) -> None:
