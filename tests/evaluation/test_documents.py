@@ -85,6 +85,11 @@ def test_subsets_and_first_five():
     suite = RetrievalSuite(name="r", split="test", captions=six, which_captions="first_five")
     result, _ = suite.evaluate(NamedPictures(), model_of(6, 6), uncertainty=UNCERTAINTY)
     assert (result.facts["n_captions"], result.n_run) == (30, 30)
+    assert result.clip_benchmark == []  # which takes all captions
+    suite = RetrievalSuite(name="r", split="test", captions=six, which_captions="first")
+    result, outcomes = suite.evaluate(NamedPictures(), model_of(6, 6), uncertainty=UNCERTAINTY)
+    assert (result.facts["n_images"], result.facts["n_captions"]) == (6, 6)
+    assert {o.query for o in outcomes if o.query} == {f"caption 0 of {i}" for i in range(6)}
     picked = []
     for n in (2, 4):
         suite = RetrievalSuite(name="r", split="test", captions=six, n_images=n, subset_seed=1)

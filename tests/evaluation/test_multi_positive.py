@@ -51,7 +51,7 @@ def by_hand(data, pairs, direction):
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**20), ties=st.booleans(), block_size=st.sampled_from([1, 4, 1024]))
 def test_extended_positives_equal_brute_force(seed, ties, block_size):
     data, pairs = many(seed, ties=ties)

@@ -54,7 +54,7 @@ def brute_force(data, direction):
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**20), ties=st.booleans(), block_size=st.sampled_from([1, 3, 1024]))
 def test_ranks_equal_brute_force(seed, ties, block_size):
     data = split(seed, ties=ties)

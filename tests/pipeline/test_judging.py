@@ -135,6 +135,8 @@ def test_eval_says_which_of_its_two_uses_is_meant():
         ({"suites": [WORLD], "out": Path(__file__) / "x"}, "is no folder"),
         ({"suites": [WORLD], "models": ["runs/nope"]}, 'no run at "runs/nope"'),
         ({"suites": [WORLD], "models": ["small@base"]}, 'no run at "small"'),
+        ({"suites": ["flickr8k(n_images=9)"], "data": ["x.jsonl"]}, "is a published split, whole"),
+        ({"suites": ["coco_1k(n_folds=1)"], "data": ["x.jsonl"]}, "is a published split, whole"),
         ({"suites": ["retrieval(n_folds=0)"], "data": ["x.jsonl"]}, "must be at least 1"),
         ({"suites": ['retrieval(name="../x")'], "data": ["world(n_test=2)"]}, "as files are called after it"),
         ({"suites": [WORLD, "world(n=3)"]}, 'are both called "world" in the results'),

@@ -17,7 +17,7 @@ from repair.evaluation.folds import evaluate_folds
 from repair.evaluation.pictures import Pictures
 from repair.evaluation.results import DirectionResult, RetrievalResult
 from repair.evaluation.retrieval import evaluate_retrieval
-from repair.evaluation.splits import ALL, FIRST_FIVE, first_captions, problem_with
+from repair.evaluation.splits import ALL, MOST, first_captions, problem_with
 from repair.numerics.cosines import IntArray
 
 _N_NAMED = 10
@@ -36,9 +36,9 @@ class Caption:
 class RetrievalSuite:
     """A split to be searched both ways.
 
-    `known` names a published split whose sizes must be met. `captions` is "all" or "first_five". `n_images` takes a
-    seeded subset. `n_folds` parts the images, in order, into galleries. `numbers` are COCO ids of images and captions
-    by name, for extended `positives`.
+    `known` names a published split whose sizes must be met. `which_captions` is a key of `splits.MOST`.
+    `n_images` takes a seeded subset. `n_folds` parts the images, in order, into galleries. `numbers` are COCO ids of
+    images and captions by name, for extended `positives`.
     """
 
     name: str
@@ -99,8 +99,9 @@ class RetrievalSuite:
         if self.n_images is not None:
             captions = self._subset(captions)
         gallery = Gallery.of(captions)
-        if self.which_captions == FIRST_FIVE:
-            gallery = Gallery.of([captions[c] for c in first_captions(gallery.owner)]) if captions else gallery
+        most = MOST[self.which_captions]
+        if most is not None and captions:
+            gallery = Gallery.of([captions[c] for c in first_captions(gallery.owner, most)])
         problems = list(self.problems)
         if self.known and self.n_images is None:
             size = {"n_images": len(gallery.images), "n_captions": len(gallery.texts)}
@@ -189,7 +190,7 @@ class RetrievalSuite:
 
     def _exported(self, found: RetrievalResult) -> list[dict[str, Any]]:
         names = {Direction.TEXT_TO_IMAGE: "image_retrieval_recall", Direction.IMAGE_TO_TEXT: "text_retrieval_recall"}
-        if self.positives is not None or self.n_folds > 1:
+        if self.positives is not None or self.n_folds > 1 or self.which_captions != ALL:
             return []  # CLIP_benchmark has no such task
         metrics = {
             f"{names[direction]}@{recall.k}": recall.interval.estimate

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from repair.core.errors import DataError
 from repair.numerics.cosines import IntArray
 
-ALL, FIRST_FIVE = "all", "first_five"
+ALL, FIRST_FIVE, FIRST = "all", "first_five", "first"
+MOST: Mapping[str, int | None] = {ALL: None, FIRST_FIVE: 5, FIRST: 1}  # captions an image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def problem_with(name: str, *, n_images: int, n_captions: int, captions: str = A
     known = KNOWN.get(name)
     if known is None:
         return None
-    wanted = known.n_captions if captions == ALL else known.first_five
+    wanted = {ALL: known.n_captions, FIRST_FIVE: known.first_five, FIRST: known.n_images}[captions]
     if (n_images, n_captions) == (known.n_images, wanted):
         return None
     return (

@@ -145,18 +145,23 @@ def _retrieval(
         images: Path | None = None,
         split: str | None = None,
         n_workers: int = 2,
-        captions: Literal["all", "first_five"] = "all",
+        captions: Literal["all", "first_five", "first"] = "all",
         n_images: int | None = None,
         subset_seed: int = 0,
         n_folds: int = folds,
         allow_mixed: bool = False,
         name: str = default,
     ) -> WithPictures:
-        """`captions`: all, or each image's first five; `n_images`: a seeded subset; `n_folds`: contiguous galleries of
-        equal size, averaged; `allow_mixed`: run although other splits hold some of the same pictures; `name`: what the
-        results call it."""
+        """`captions`: all, or each image's first five, or first; `n_images`: a seeded subset;
+        `n_folds`: contiguous galleries of equal size, averaged; `allow_mixed`: run although other splits hold some of
+        the same pictures; `name`: what the results call it."""
         if n_folds < 1:
             raise ConfigError(f'option "n_folds" of suite "{name}": must be at least 1, not {n_folds}')
+        if known is not None and (n_images is not None or n_folds != folds):
+            raise ConfigError(
+                f'suite "{default}" is a published split, whole: for a subset or other folds of it say '
+                f"retrieval(n_images=…, n_folds=…)"
+            )
         source, place = open_data(data, images=images, any_bad=True, cache=cache, n_workers=n_workers)
         chosen = chosen_split(source, split, usual=usual_split)
         pairs = source.pairs(chosen)
