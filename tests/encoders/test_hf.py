@@ -1,10 +1,13 @@
 """transformers models: the same embeddings as the library's own, checkpoints it loads, families it knows."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 import transformers
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from repair.core.errors import ConfigError, StoreError
@@ -114,6 +117,63 @@ def test_models_that_are_refused(folder, tmp_path):
         hf(model=str(tmp_path))
     with pytest.raises(ConfigError, match=r"context_length .*must be from 2 to 16, not 17"):
         hf(model=str(folder), context_length=17)
+
+
+def changed(place, change):
+    """The CLIP folder with its files changed by `change(folder, weights)`."""
+    families.clip_folder(place)
+    weights = load_file(place / "model.safetensors")
+    change(place, weights)
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    return str(place)
+
+
+def in_json(path, *keys, value):
+    content = json.loads(path.read_text())
+    at = content
+    for key in keys[:-1]:
+        at = at[key]
+    at[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+WRONG = {
+    "missing": (
+        lambda _, weights: weights.pop("logit_scale"),
+        "1 weights are missing or of another shape.* logit_scale",
+    ),
+    "shape": (
+        lambda _, weights: weights.update({"visual_projection.weight": torch.zeros(5, 16)}),
+        r"1 weights are missing or of another shape .* visual_projection\.weight",
+    ),
+    "padding": (lambda at, _: in_json(at / "tokenizer_config.json", "pad_token", value=None), "has no pad_token"),
+    "words": (
+        lambda at, _: in_json(at / "tokenizer.json", "model", "vocab", "a", value=5000),
+        "the parts of .* do not fit together",
+    ),
+    "nan": (
+        lambda _, weights: weights["visual_projection.weight"].fill_(torch.nan),
+        "give embeddings that are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_parts_that_do_not_fit_are_refused_at_once(name, tmp_path):
+    """transformers alone would draw what is missing anew, every time another, and only warn."""
+    change, message = WRONG[name]
+    with pytest.raises(StoreError, match=message):
+        hf(model=changed(tmp_path / "model", change))
+
+
+def test_saved_weights_must_be_whole(tmp_path):
+    encoder = hf(model=str(families.clip_folder(tmp_path / "clip")))
+    encoder.save(str(tmp_path / "saved"), facts={})
+    weights = load_file(tmp_path / "saved" / "model.safetensors")
+    del weights["visual_projection.weight"]
+    save_file(weights, tmp_path / "saved" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(StoreError, match=r"cannot read the checkpoint .*1 weights are missing"):
+        encoder.load_weights(str(tmp_path / "saved"))
 
 
 def test_another_family_does_not_fit(tmp_path):

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from repair.core.errors import ConfigError, StoreError
 from repair.encoders.open_clip import open_clip
+from repair.encoders.pretrained import pieces
 from repair.pipeline.registries import ENCODERS
 from tests.encoders import families
 
@@ -100,6 +101,8 @@ def test_a_checkpoint_file_and_drawn_weights(folder, tmp_path):
         ("ViT-B-23/openai", 'unknown model "ViT-B-23": did you mean "ViT-B-32"'),
         ("ViT-B-32", "names no weights: write open_clip:NAME/PRETRAINED_OR_PATH"),
         ("nowhere/at/all", 'unknown model "nowhere".*a folder must exist'),
+        ("/nowhere/epoch.pt", r"is no folder; of a checkpoint name the model too: open_clip:NAME//nowhere/epoch\.pt"),
+        ("hf-hub:", 'open_clip: "hf-hub:": Empty identifier'),
     ],
 )
 def test_models_that_are_refused_with_the_fix(model, message):
@@ -140,6 +143,28 @@ def test_options(folder, tmp_path):
             open_clip(model=str(folder), device="cuda")
     with pytest.raises(ConfigError, match='device "gpu" is not one'):
         open_clip(model=str(folder), device="gpu")
+    for device in ("meta", "xpu"):  # torch knows them; this machine has none, or nothing can be read from it
+        with pytest.raises(ConfigError, match=f'device "{device}" cannot be used: .*: write auto, cpu or cuda'):
+            open_clip(model=str(folder), device=device)
+    with pytest.raises(ConfigError, match=f"is a whole model: write open_clip:{folder}"):
+        open_clip(model=f"{families.open_clip_name(tmp_path)}/{folder}")
+
+
+@pytest.mark.parametrize("n", [0, 3, 7, 8])
+def test_rows_read_ahead_are_the_rows(n):
+    rows = np.arange(2 * n).reshape(n, 2)
+    for ahead in (False, True):
+        found = list(pieces(rows, 4, ahead=ahead))
+        assert [len(piece) for piece in found] == [4] * (n // 4) + [n % 4] * (n % 4 > 0)
+        assert np.array_equal(np.concatenate([rows[:0], *found]), rows)
+
+
+def test_a_full_disk_is_one_clear_error(folder, tmp_path, monkeypatch):
+    encoder = open_clip(model=str(folder))
+    monkeypatch.setattr("repair.encoders.open_clip._WEIGHTS_FILE", "no such folder/weights")  # nor can that be written
+    with pytest.raises(StoreError, match=r"cannot write .*; nothing was half-written"):
+        encoder.save(str(tmp_path / "out"), facts={})
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_folders_without_what_is_needed(tmp_path):

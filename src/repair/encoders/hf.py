@@ -109,10 +109,7 @@ class HfEncoder(PretrainedEncoder):
                 "sides": [tokenizer.padding_side, tokenizer.truncation_side],
             }
         )
-        with torch.no_grad():
-            self.dim = int(
-                self.module.text_features(torch.from_numpy(self.prepare_texts(["a"])).to(self.device)).shape[1]
-            )
+        self.dim = _embedding_size(model.config)
 
     def prepare_images(self, images: Sequence[Image.Image]) -> Array:
         """uint8 rows by the model's own image processor, before scaling and normalising."""
@@ -154,7 +151,7 @@ class HfEncoder(PretrainedEncoder):
         (folder / "README.md").write_text(card, encoding="utf-8")
 
     def _read_weights(self, folder: Path) -> Mapping[str, Tensor]:
-        loaded = type(self.module.model).from_pretrained(folder, dtype=torch.float32)  # type: ignore[attr-defined]
+        loaded = _whole(type(self.module.model), str(folder))
         return cast(Mapping[str, Tensor], loaded.state_dict())
 
 
@@ -183,7 +180,7 @@ def hf(
             f"{', '.join(FAMILIES)}"
         )
     try:
-        loaded = transformers.AutoModel.from_pretrained(model, dtype=torch.float32)
+        loaded = _whole(transformers.AutoModel, model)
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         processor: Any = transformers.AutoImageProcessor.from_pretrained(model)  # type: ignore[no-untyped-call]
     except Exception as error:
@@ -191,7 +188,9 @@ def hf(
     own = _own_length(config, tokenizer)
     if context_length is not None and not 1 < context_length <= own:
         raise ConfigError(f'encoder hf: context_length of "{model}" must be from 2 to {own}, not {context_length}')
-    return HfEncoder(
+    if tokenizer.pad_token is None:
+        raise StoreError(f'encoder hf: the tokenizer of "{model}" has no pad_token: set one and save it there')
+    encoder = HfEncoder(
         loaded,
         tokenizer=tokenizer,
         image_processor=processor,
@@ -199,6 +198,27 @@ def hf(
         device=device,
         precision=precision,
     )
+    encoder.check_parts(model)
+    return encoder
+
+
+def _whole(kind: Any, model: str) -> Any:
+    """The model in float32. Raises StoreError if a weight is missing or of another shape: transformers would draw it
+    anew, every time another."""
+    loaded, found = kind.from_pretrained(
+        model, dtype=torch.float32, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    wrong = sorted({*found["missing_keys"], *(entry[0] for entry in found["mismatched_keys"])})
+    if wrong:
+        raise StoreError(f"{len(wrong)} weights are missing or of another shape than config.json says, e.g. {wrong[0]}")
+    return loaded
+
+
+def _embedding_size(config: Any) -> int:
+    """Dimensions of the space both towers map into."""
+    if config.model_type.startswith("siglip"):
+        return int(getattr(config.text_config, "projection_size", None) or config.text_config.hidden_size)
+    return int(config.projection_dim)
 
 
 def _own_length(config: Any, tokenizer: Any) -> int:

@@ -158,20 +158,29 @@ def open_clip(
         tokenizer = library.get_tokenizer(name)
     except Exception as error:
         raise StoreError(f'encoder open_clip: cannot load "{model}": {one_line(error)}') from error
-    return OpenClipEncoder(built, config=config, tokenizer=tokenizer, device=device, precision=precision)
+    encoder = OpenClipEncoder(built, config=config, tokenizer=tokenizer, device=device, precision=precision)
+    encoder.check_parts(model)
+    return encoder
 
 
 def _parsed(model: str) -> tuple[str, str | None]:
     """The name open_clip knows the model by, and its weights: tag, path or "none"; None if the name implies them."""
     if Path(model).is_dir():
         return f"local-dir:{model}", None
-    if parse_model_name(model)[0] is not None:
-        return model, None
+    try:
+        if parse_model_name(model)[0] is not None:
+            return model, None
+    except ValueError as error:
+        raise ConfigError(f'encoder open_clip: "{model}": {error}') from error
     name, slash, weights = model.partition("/")
     if not slash or not weights:
         raise ConfigError(
             f'encoder open_clip: "{model}" names no weights: write open_clip:NAME/PRETRAINED_OR_PATH, '
             "open_clip:NAME/none for drawn ones, or an existing folder"
+        )
+    if not name:
+        raise ConfigError(
+            f'encoder open_clip: "{model}" is no folder; of a checkpoint name the model too: open_clip:NAME/{model}'
         )
     if name not in library.list_models():
         near = suggest(name, library.list_models()).partition("? Choices")[0]
@@ -181,6 +190,8 @@ def _parsed(model: str) -> tuple[str, str | None]:
             'print(open_clip.list_models())"` lists them; a folder must exist'
         )
     tags = library.list_pretrained_tags_by_model(name)
+    if (Path(weights) / _CONFIG_FILE).is_file():
+        raise ConfigError(f'encoder open_clip: "{weights}" is a whole model: write open_clip:{weights}')
     if weights != _NONE and weights not in tags and not Path(weights).is_file():
         raise ConfigError(
             f'encoder open_clip: "{weights}" is neither a file nor pretrained weights of {name}: '

@@ -6,12 +6,16 @@ A family's model stays an unchanged submodule, so its own library loads what is 
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+import safetensors
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -74,6 +78,12 @@ class PretrainedEncoder(ABC):
         self._precision = precision
 
     @abstractmethod
+    def prepare_images(self, images: Sequence[Image.Image]) -> Array: ...
+
+    @abstractmethod
+    def prepare_texts(self, texts: Sequence[str]) -> Array: ...
+
+    @abstractmethod
     def _write(self, folder: Path, *, card: str) -> None:
         """Write the family's own files into the empty `folder`."""
 
@@ -84,6 +94,21 @@ class PretrainedEncoder(ABC):
     weights_file: str  # what holds the weights; without it a folder is no checkpoint
     hub_library: str  # as model hubs call it
     loading: str  # how the library loads a saved folder, as a line of Python for the card
+
+    def check_parts(self, model: str) -> None:
+        """Whether preprocessing, tokenizer and both towers fit together, tried on one input each.
+
+        Raises StoreError if they do not: `model` is then named as what was to be loaded.
+        """
+        try:
+            images = self.embed_images(self.prepare_images([Image.new("RGB", (64, 64))]))
+            texts = self.embed_texts(self.prepare_texts(["a"]))
+        except Exception as error:
+            raise StoreError(
+                f'encoder {self.name}: the parts of "{model}" do not fit together: {one_line(error)}'
+            ) from error
+        if not (np.isfinite(images).all() and np.isfinite(texts).all()):
+            raise StoreError(f'encoder {self.name}: the weights of "{model}" give embeddings that are not finite')
 
     @property
     def logit_scale(self) -> float:
@@ -113,10 +138,11 @@ class PretrainedEncoder(ABC):
         was_training = self.module.training
         self.module.eval()
         with torch.no_grad(), autocast(self.device.type, self._precision):
-            for start in range(0, len(prepared), batch_size):
-                rows = torch.from_numpy(np.array(prepared[start : start + batch_size]))  # a copy: it may be read-only
-                embedded = functional.normalize(features(rows.to(self.device)).float(), dim=1)
-                out[start : start + batch_size] = embedded.cpu().numpy()
+            start = 0
+            for rows in pieces(prepared, batch_size, ahead=self.device.type == "cuda"):
+                embedded = functional.normalize(features(rows.to(self.device, non_blocking=True)).float(), dim=1)
+                out[start : start + len(rows)] = embedded.cpu().numpy()
+                start += len(rows)
         self.module.train(was_training)
         return out
 
@@ -130,7 +156,10 @@ class PretrainedEncoder(ABC):
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place, prefix=".", suffix=".tmp") as temporary:
                 new = Path(temporary)
-                self._write(new, card=model_card(self, facts))
+                try:
+                    self._write(new, card=model_card(self, facts))
+                except safetensors.SafetensorError as error:  # how it reports a full disk
+                    raise StoreError(f"cannot write {place}: {one_line(error)}; nothing was half-written") from error
                 content = content_hash(new / self.weights_file)
                 about = {"encoder": self.name, "preparation": self.preparation, "content": content}
                 write_json(new / FACTS_FILE, {**about, "facts": dict(facts)})
@@ -166,6 +195,28 @@ class PretrainedEncoder(ABC):
         model.load_state_dict(dict(weights))
 
 
+def pieces(prepared: Array, size: int, *, ahead: bool) -> Iterator[Tensor]:
+    """Copies of `prepared` (it may be read-only, or lie on disk), `size` rows at a time, in order. `ahead`: a thread
+    reads the next while one is worked on, into pinned memory where there is a GPU."""
+
+    def read(start: int) -> Tensor:
+        rows = torch.from_numpy(np.array(prepared[start : start + size]))
+        return rows.pin_memory() if ahead and torch.cuda.is_available() else rows
+
+    starts = range(0, len(prepared), size)
+    if not ahead:
+        yield from map(read, starts)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="rows") as pool:
+        waiting: deque[Future[Tensor]] = deque()
+        for start in starts:
+            waiting.append(pool.submit(read, start))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 def chosen_device(name: str, *, encoder: str) -> torch.device:
     """The device of that name; "auto": a GPU if there is one. Raises ConfigError for one that is not there."""
     if name == "auto":
@@ -176,6 +227,16 @@ def chosen_device(name: str, *, encoder: str) -> torch.device:
         raise ConfigError(f'encoder {encoder}: device "{name}" is not one: write auto, cpu, cuda or cuda:0') from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f'encoder {encoder}: device "{name}", but torch sees no GPU: write cpu or auto')
+    try:
+        torch.ones(1, device=device).cpu()
+    except (
+        RuntimeError,
+        AssertionError,
+        NotImplementedError,
+    ) as error:  # a kind this torch lacks, a card that is not there
+        raise ConfigError(
+            f'encoder {encoder}: device "{name}" cannot be used: {one_line(error, limit=120)}: write auto, cpu or cuda'
+        ) from error
     return device
 
 
@@ -186,7 +247,9 @@ def autocast(device_type: str, precision: Precision) -> torch.autocast:
 
 def one_line(error: BaseException, *, limit: int = 300) -> str:
     """The error's text on one line, cut at `limit` characters."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split())
+    if " " not in text:  # a bare key or number says nothing by itself
+        text = f"{type(error).__name__} {text}".rstrip()
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
