@@ -1,12 +1,12 @@
 """What is exported, read back by those it is for."""
 
 import ast
-import csv
 import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import pandas
 import pytest
 from PIL import Image
 
@@ -40,6 +40,8 @@ def picture(key: str, kind: str = "PNG") -> bytes:
 def material() -> Material:
     grids = (grid(0, 0, 1, 2), grid(1, 3, 4, 5), grid(2, 0, 6, 7))
     texts = {f"t{n}": f"a {colour}\tsquare, it's\n{n}" for n, colour in enumerate(COLOURS)}
+    texts["t3"] = '"stop" says a yellow square'  # a quotation mark first, and
+    texts["t5"] = '"a white square'  # one that never ends
     return Material(
         config=None,  # type: ignore[arg-type]
         folder=None,  # type: ignore[arg-type]
@@ -71,8 +73,8 @@ def test_pairs_are_the_diagonals_with_what_stands_beside_them() -> None:
 
 def test_open_clip_reads_its_csv(exported: Mapping[str, Path]) -> None:
     place = exported["open-clip"]
-    rows = list(csv.DictReader((place / "pairs.csv").read_text().splitlines(), delimiter="\t"))
-    assert [row["title"] for row in rows][:2] == ["a red square, it's 0", "a green square, it's 1"]
+    rows = pandas.read_csv(place / "pairs.csv", sep="\t").to_dict("records")  # as its training code does
+    assert [row["title"] for row in rows] == [" ".join(pair.text.split()) for pair in material().pairs]
     for row in rows:
         with Image.open(place / row["filepath"]) as picture:
             assert picture.size == (40, 30)
@@ -82,12 +84,13 @@ def test_open_clip_reads_its_csv(exported: Mapping[str, Path]) -> None:
 def test_negclip_reads_its_tsv(exported: Mapping[str, Path]) -> None:
     """Its training code evaluates both list columns as Python literals."""
     place = exported["negclip"]
-    lines = (place / "pairs.tsv").read_text().splitlines()
-    rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    literal = {"neg_caption": ast.literal_eval, "neg_image": ast.literal_eval}
+    rows = pandas.read_csv(place / "pairs.tsv", sep="\t", converters=literal).to_dict("records")
+    assert [row["title"] for row in rows] == [" ".join(pair.text.split()) for pair in material().pairs]
     assert list(rows[0]) == ["index", "title", "filepath", "neg_caption", "neg_image"]
     for number, row in enumerate(rows):
         assert int(row["index"]) == number
-        captions, images = ast.literal_eval(row["neg_caption"]), ast.literal_eval(row["neg_image"])
+        captions, images = row["neg_caption"], row["neg_image"]
         assert row["title"] not in captions
         assert captions == [rows[place]["title"] for place in images]
         assert number not in images
@@ -154,6 +157,9 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists: name another folder, or --force"):
         export(tmp_path, "triplets", tmp_path / "out", round=None, force=False)
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
+    for out in (tmp_path, tmp_path.parent, tmp_path / "round-0"):
+        with pytest.raises(ConfigError, match=r"would replace the run .*: name a folder outside"):
+            export(tmp_path, "triplets", out, round=None, force=True)
 
 
 def test_a_sweep_is_one_setting_over_values(tmp_path: Path) -> None:
@@ -173,3 +179,8 @@ def test_a_sweep_is_one_setting_over_values(tmp_path: Path) -> None:
 def test_a_sweep_over_nothing_is_refused(values: str) -> None:
     with pytest.raises(ConfigError, match="two values or more"):
         parse_values(values)
+
+
+def test_a_sweep_over_where_runs_lie_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"settings of \[run\] cannot be swept"):
+        parse_values("run.name=a,b")

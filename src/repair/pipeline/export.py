@@ -23,12 +23,15 @@ def export(run: Path, kind: str, out: Path, *, round: int | None, force: bool) -
     """Fill the folder `out`, whole or not at all; says what was written.
 
     `kind`: "model" or one of `formats.FORMATS`; `round`: None for the last. Raises ConfigError for an unknown kind, a
-    round that is not there, or a folder that is there already and not empty (unless `force`).
+    round that is not there, a folder that is there already and not empty (unless `force`), or one that the run is in.
     """
     if kind != MODEL and kind not in FORMATS:
         raise ConfigError(f'unknown export "{kind}": {suggest(kind, [MODEL, *FORMATS])}')
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not force):
         raise ConfigError(f"{out} exists: name another folder, or --force to replace it")
+    here, there = run.resolve(), out.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise ConfigError(f"{out} would replace the run {run} or a part of it: name a folder outside")
     if kind == MODEL:
         counts = _export_model(run, out, round)
     else:

@@ -1,5 +1,6 @@
 """Grids and pairs in the formats other training code reads. One function a format: material in, a folder filled."""
 
+import csv
 import io
 import json
 import tarfile
@@ -23,8 +24,8 @@ _IMAGES = "images"
 def open_clip_csv(material: Material, folder: Path) -> dict[str, int]:
     """`pairs.csv` for open_clip_train's `--dataset-type csv`: tab-separated filepath and title. Pairs only."""
     paths = _write_images(material, folder)
-    rows = [f"{paths[pair.image]}\t{_flat(pair.text)}\n" for pair in material.pairs]
-    (folder / "pairs.csv").write_text("filepath\ttitle\n" + "".join(rows), encoding="utf-8")
+    rows = [[paths[pair.image], _flat(pair.text)] for pair in material.pairs]
+    _write_table(folder / "pairs.csv", ["filepath", "title"], rows)
     return {"pairs": len(rows), "images": len(paths)}
 
 
@@ -32,11 +33,11 @@ def negclip_tsv(material: Material, folder: Path) -> dict[str, int]:
     """`pairs.tsv` as NegCLIP's training reads it: neg_caption a list of captions that are false of the row's image,
     neg_image a list of rows whose image is false of the row's caption."""
     paths = _write_images(material, folder)
-    rows = ["index\ttitle\tfilepath\tneg_caption\tneg_image\n"]
+    rows = []
     for number, pair in enumerate(material.pairs):
         false = [_flat(material.texts[key]) for key in pair.false_captions]
-        rows.append(f"{number}\t{_flat(pair.text)}\t{paths[pair.image]}\t{false!r}\t{list(pair.false_pairs)!r}\n")
-    (folder / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+        rows.append([str(number), _flat(pair.text), paths[pair.image], repr(false), repr(list(pair.false_pairs))])
+    _write_table(folder / "pairs.tsv", ["index", "title", "filepath", "neg_caption", "neg_image"], rows)
     return {"pairs": len(material.pairs), "images": len(paths)}
 
 
@@ -147,6 +148,13 @@ def _ending(data: bytes, key: str) -> str:
             return _ENDINGS[str(picture.format)]
     except (UnidentifiedImageError, OSError, KeyError) as error:
         raise DataError(f"image {key} is of no kind that can be exported; kinds: {', '.join(_ENDINGS)}") from error
+
+
+def _write_table(path: Path, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Tab-separated, as both trainings' pandas reads it: a field with quotation marks is quoted, or a caption that
+    begins with one would swallow the rows below it."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, delimiter="\t", lineterminator="\n").writerows([names, *rows])
 
 
 def _flat(text: str) -> str:

@@ -55,6 +55,8 @@ def parse_values(text: str) -> tuple[str, list[str]]:
         raise ConfigError(
             f'--values "{text}": write section.key=value,value,… with two values or more, e.g. {PAPER_RATES}'
         )
+    if name.strip().startswith("run."):
+        raise ConfigError(f'--values "{text}": each value has a run of its own, so settings of [run] cannot be swept')
     return name.strip(), choices
 
 
