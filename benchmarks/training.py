@@ -44,6 +44,7 @@ def main() -> None:
     for turn in range(options.repeats):
         for method in METHODS[:: -1 if turn % 2 else 1]:  # both orders: a machine that slows down hits all alike
             runs[method].append(_in_process(method))
+            print(f"{turn + 1}/{options.repeats} {method}: {runs[method][-1]['cpu_s']:.3f} cpu s", file=sys.stderr)
     print(f"a step of {options.pairs} pairs, {options.threads} threads, median of {options.repeats}")
     print(f"{'':12}{'s / step':>10}{'ratio':>8}{'cpu s':>10}{'ratio':>8}{'peak MB':>10}{'ratio':>8}")
     medians = {m: {key: statistics.median(run[key] for run in runs[m]) for key in runs[m][0]} for m in METHODS}
