@@ -1,16 +1,18 @@
 """The call engine: every request to a backend goes through it, and none is paid for twice.
 
 One call: look in the ledger; else wait for a slot at its place, reserve budget, lease, run, keep the bytes, then record
-the attempt and settle. An attempt is recorded before its value is handed on, and the slot is held until then: if the
-process dies, at most the calls in flight are made again. A failed call is an outcome, not an exception; exceptions are
-for what stops the run.
+the attempt and settle. An attempt is recorded before its value is handed on, and its slot is held until then, but for a
+few answers (one in sixteen slots) that are being written while the next calls are on their way: if the process dies, at
+most the calls in flight and those few are made again. A failed call is an outcome, not an exception; exceptions are for
+what stops the run.
 """
 
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,7 +24,7 @@ from repair.calls.limit import Limit
 from repair.calls.prices import Seat, assumed
 from repair.calls.retry import Retry
 from repair.calls.tally import Progress, ProgressCallback, TaskTally
-from repair.core.calls import BlobBox, Call, CallFacts, CallLedger
+from repair.core.calls import Attempt, BlobBox, Call, CallFacts, CallLedger
 from repair.core.errors import (
     BackendError,
     BudgetExceeded,
@@ -41,6 +43,7 @@ Value = TypeVar("Value")
 Written = TypeVar("Written")
 
 _MIN_ITEMS = 20
+_SLOTS_PER_WRITING = 16
 _POLL_S = 0.25  # between looks at what another process on the same ledger is doing
 
 
@@ -102,6 +105,7 @@ class CallEngine:
     ) -> None:
         self.budget = budget or Budget(spent=ledger.spent())
         self.n_in_flight = 0
+        self._n_writing = 0  # answers that are being written and hold no slot
         self._gate = Gate(concurrency, sleep=sleep)
         self._ledger = ledger
         self._blobs = blobs
@@ -317,21 +321,39 @@ class CallEngine:
         took_s = time.monotonic() - began_s
         charges = {"declared": declared, "price": request.seat.price}
         times = {"latency_s": took_s, "started_s": started_s, "finished_s": self._clock()}
-        if failure is not None:
-            attempt = failed_attempt(request.call, failure, **charges, **times)  # type: ignore[arg-type]
-        else:
-            if settled.data is not None:
-                await self._written(self._blobs.put(settled.data))
-            attempt = done_attempt(request.call, reply, settled, **charges, **times)  # type: ignore[arg-type]
-        self.budget.settle(reservation, attempt.usage)
-        await self._written(self._ledger.record(attempt, lease=lease))
+        if failure is None:
+            with self._giving_way(slot):
+                if settled.data is not None:
+                    await self._written(self._blobs.put(settled.data))
+                attempt = done_attempt(request.call, reply, settled, **charges, **times)  # type: ignore[arg-type]
+                await self._record(attempt, reservation, lease)
+            return settled
+        attempt = failed_attempt(request.call, failure, **charges, **times)  # type: ignore[arg-type]
+        await self._record(attempt, reservation, lease)
         if not isinstance(failure, Unavailable):
             slot.answered()
-        if failure is None:
-            return settled
         if isinstance(failure, (BackendError, DataError)):
             return failure
         raise failure
+
+    async def _record(self, attempt: Attempt, reservation: Reservation, lease: int) -> None:
+        self.budget.settle(reservation, attempt.usage)
+        await self._written(self._ledger.record(attempt, lease=lease))
+
+    @contextmanager
+    def _giving_way(self, slot: Slot) -> Iterator[None]:
+        """While an answer is written its slot serves the next call, unless several are being written already."""
+        if self._n_writing >= self._gate.concurrency // _SLOTS_PER_WRITING:
+            yield
+            slot.answered()
+            return
+        slot.answered()
+        slot.leave()
+        self._n_writing += 1
+        try:
+            yield
+        finally:
+            self._n_writing -= 1
 
     async def _within_deadline(self, run: Callable[[], Awaitable[Reply[Any]]]) -> Reply[Any]:
         deadline = asyncio.timeout(self._deadline_s)

@@ -15,10 +15,17 @@ class Slot:
     def __init__(self, limit: Limit, ticket: Ticket) -> None:
         self._limit = limit
         self._ticket = ticket
+        self._left = False
 
     def answered(self) -> None:
-        """Tell the limit that the server took the call."""
+        """Tell the limit that the server took the call. Not after `leave`."""
         self._limit.succeeded()
+
+    def leave(self) -> None:
+        """The server is done with the call: another may go. A second time does nothing."""
+        if not self._left:
+            self._left = True
+            self._limit.leave()
 
     def limited(self, error: RateLimited) -> None:
         """Tell the limit that the server did not. Raises BackendError if there is no sense in waiting."""
@@ -73,12 +80,12 @@ class Gate:
         limit = self._limits.get(place)
         if limit is None:
             limit = self._limits[place] = Limit(place, self.concurrency, sleep=self._sleep)
-        ticket = await limit.enter(again=again)
+        slot = Slot(limit, await limit.enter(again=again))
         try:
             self.check()
-            yield Slot(limit, ticket)
+            yield slot
         finally:
-            limit.leave()
+            slot.leave()
 
     async def pause(self, delay_s: float) -> None:
         """Wait `delay_s`, but not longer than until the stop."""
