@@ -246,10 +246,10 @@ class GridsSection(Section):
 
 
 class TrainingSection(Section):
-    loss: Literal["local_grids", "full_matrix", "vanilla"] = Field(
+    loss: Literal["local_grids", "local_and_full", "full_matrix", "vanilla"] = Field(
         "local_grids",
-        description="local_grids: the paper; full_matrix: grids inside one softmax (ablation); "
-        "vanilla: no grids, as many encoded samples.",
+        description="local_grids: the paper; local_and_full: the grids inside the batch's softmax too (ours); "
+        "full_matrix: there only (ablation); vanilla: no grids, as many encoded samples.",
     )
     local_weight: float = Field(1.0, ge=0, description="λ: weight of the grids' loss beside the batch's.")
     lr: float = Field(
@@ -359,8 +359,8 @@ class Config(Section):
                 "calls.plan=fused answers verdict and edits in one call, so it cannot go with "
                 "verification.enabled=false; set calls.plan=staged"
             )
-        if self.training.loss == "full_matrix" and self.training.grids_per_step == 0:
-            raise ValueError("training.loss=full_matrix needs training.grids_per_step > 0")
+        if self.training.loss in ("full_matrix", "local_and_full") and self.training.grids_per_step == 0:
+            raise ValueError(f"training.loss={self.training.loss} needs training.grids_per_step > 0")
         return self
 
     def flat(self) -> dict[str, Any]:

@@ -22,6 +22,7 @@ PLAIN = Recipe(n_steps=N_STEPS, batch_pairs=7, grids_per_step=3, lr=0.01, warmup
 CASES = {
     "local_grids": PLAIN,
     "full_matrix": replace(PLAIN, loss="full_matrix"),
+    "local_and_full": replace(PLAIN, loss="local_and_full"),
     "vanilla": replace(PLAIN, loss="vanilla"),
     "one_grid": replace(PLAIN, grids_per_step=1),  # one process has none
     "pieces": replace(PLAIN, micro_batch=3),

@@ -31,7 +31,7 @@ def grids_of(batch):
     ]
 
 
-@pytest.mark.parametrize("loss", ["local_grids", "full_matrix", "vanilla"])
+@pytest.mark.parametrize("loss", ["local_grids", "local_and_full", "full_matrix", "vanilla"])
 def test_every_distinct_item_is_listed_once_and_used(loss):
     for step in range(4):
         batch = batches(loss)(step)
@@ -52,6 +52,10 @@ def test_what_the_losses_share_and_where_they_differ():
     assert pairs_of(full) == pairs_of(local) + [pair for grid in own for pair in zip(*grid, strict=True)]
     assert grids_of(full) == grids_of(vanilla) == []
     assert (full.image_keys, full.text_keys) == (local.image_keys, local.text_keys)
+    # Both: the pairs of the one and the grids of the other.
+    both = batches("local_and_full")(1)
+    assert (pairs_of(both), grids_of(both)) == (pairs_of(full), own)
+    assert (both.image_keys, both.text_keys, both.n_pairs) == (local.image_keys, local.text_keys, 12)
     # Vanilla: as many pairs, all of them labelled.
     assert len(pairs_of(vanilla)) == len(pairs_of(full)) == 12
     assert set(pairs_of(vanilla)) <= {(p.image_id, p.caption_id) for p in DATA.pairs}
@@ -124,7 +128,7 @@ def test_grids_of_a_step_are_taken_in_order_of_their_index():
 
 
 def test_without_grids_a_step_is_its_global_pairs():
-    for loss in ("local_grids", "full_matrix", "vanilla"):
+    for loss in ("local_grids", "local_and_full", "full_matrix", "vanilla"):
         batch = batches(loss, grids_per_step=0)(0)
         assert pairs_of(batch) == pairs_of(batches()(0))
         assert grids_of(batch) == []

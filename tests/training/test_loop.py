@@ -46,14 +46,14 @@ def score_of(encoder):
 # --------------------------------------------------------------------------------------------------- learning
 
 
-@pytest.mark.parametrize("loss", ["local_grids", "full_matrix", "vanilla"])
+@pytest.mark.parametrize("loss", ["local_grids", "local_and_full", "full_matrix", "vanilla"])
 def test_the_loss_falls(loss):
     recipe = replace(RECIPE, loss=loss, n_steps=60)
     rows = list(training(recipe, data=tiny.data(60, 3), dropout=0.0).run())
     assert [row.step for row in rows] == list(range(1, 61))
     early, late = (sum(row.loss for row in part) for part in (rows[:10], rows[-10:]))
     assert late < 0.5 * early
-    if loss == "local_grids":
+    if loss.startswith("local"):
         assert sum(row.local_loss for row in rows[-10:]) < 0.5 * sum(row.local_loss for row in rows[:10])
         for row in rows:
             assert row.loss == pytest.approx(row.global_loss + recipe.local_weight * row.local_loss)
@@ -326,7 +326,7 @@ def test_what_cannot_be_compiled_says_what_to_change():
         ({"warmup_rate": 2.0}, "warmup_rate must be from 0 to 1"),
         ({"ema_decay": 1.0}, "ema_decay must be at least 0 and below 1"),
         ({"layer_decay": 0.0}, "layer_decay must be above 0 and at most 1"),
-        ({"loss": "local"}, "loss must be one of local_grids, full_matrix, vanilla, not local"),
+        ({"loss": "local"}, "loss must be one of local_grids, full_matrix, local_and_full, vanilla, not local"),
         ({"precision": "int8"}, "precision must be one of fp32, bf16, fp16"),
         ({"compile": "inductr"}, 'unknown backend "inductr": did you mean "inductor"'),
         ({"checkpoint_every": 0}, "checkpoint_every"),

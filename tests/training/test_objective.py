@@ -22,7 +22,7 @@ def parts_of(module, batch, *, local_weight=0.7):
     return batch_loss(module, images, texts, batch, local_weight=local_weight)
 
 
-@pytest.mark.parametrize("loss", ["local_grids", "full_matrix", "vanilla"])
+@pytest.mark.parametrize("loss", ["local_grids", "local_and_full", "full_matrix", "vanilla"])
 def test_equals_the_loops_and_encodes_each_distinct_item_once(loss):
     module, batch = tiny.TinyEncoder().module, batch_of(loss)
     parts = parts_of(module, batch)
@@ -35,7 +35,7 @@ def test_equals_the_loops_and_encodes_each_distinct_item_once(loss):
         images[batch.pair_images], texts[batch.pair_texts], scale, batch.pair_matches.tolist()
     )
     torch.testing.assert_close(parts.global_loss, expected)
-    if loss == "local_grids":
+    if loss.startswith("local"):
         local = reference.grids(images[batch.grid_images], texts[batch.grid_texts], scale)
         torch.testing.assert_close(parts.local_loss, local)
         expected = expected + 0.7 * local

@@ -52,7 +52,7 @@ def score_of(encoder):
 # ------------------------------------------------------------------------------------------------------ pieces
 
 
-@pytest.mark.parametrize("loss", ["local_grids", "full_matrix", "vanilla"])
+@pytest.mark.parametrize("loss", ["local_grids", "local_and_full", "full_matrix", "vanilla"])
 @pytest.mark.parametrize("size", [4, 1000])
 def test_encoding_in_pieces_changes_nothing(loss, size):
     """The loss of a step is that of the whole batch, so are its gradient and all weights after it."""

@@ -12,7 +12,7 @@ from repair.core.identity import derive_rng
 from repair.core.records import Grid, Pair
 from repair.training.matching import MatchTable
 
-Loss = Literal["local_grids", "full_matrix", "vanilla"]
+Loss = Literal["local_grids", "full_matrix", "local_and_full", "vanilla"]
 Indices = npt.NDArray[np.int64]
 
 
@@ -47,6 +47,8 @@ class Batches:
     G = `grids_per_step`:
 
     - local_grids: B global pairs in one softmax, the step's G grids each in its own;
+    - local_and_full: these grids, and the 3G pairs on their diagonals also beside the B pairs in the one softmax (ours:
+      a softmax of three never sees an item that is near everything);
     - full_matrix: the same B pairs and the 3G pairs on the grids' diagonals, all in one softmax, no grid of its own
       (ablation Full Matrix);
     - vanilla: B + 3G global pairs, no grids.
@@ -87,8 +89,9 @@ class Batches:
     def __call__(self, step: int) -> Batch:
         chosen = self._global_pairs(step)
         grids = self._grids.get(step, [])
-        if self.loss == "full_matrix":
+        if self.loss in ("full_matrix", "local_and_full"):
             chosen = chosen + [pair for grid in grids for pair in zip(grid.images, grid.texts, strict=True)]
+        if self.loss == "full_matrix":
             grids = []
         images, texts = _Numbered(), _Numbered()
         pair_images = [images[image] for image, _ in chosen]
