@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from repair.core.errors import TrainingError
+from repair.config import load_config
+from repair.core.errors import MissingDependency, TrainingError
 from repair.numerics.losses import mean_cosine
+from repair.pipeline.registries import require_choices
 from repair.training.adapters import Adapters, linear_layers
 from repair.training.averaging import Average, copied, mix, mixing_curve, put
 from repair.training.checkpoint import FILE_NAME, read_state
@@ -426,3 +429,11 @@ def test_a_collapsed_embedding_warns():
         "step 1: the images of the batch have a mean cosine of 1.000: the embedding has collapsed"
     )
     assert mean_cosine(torch.tensor([[1.0, 0], [0, 2]])) == pytest.approx(0)
+
+
+def test_what_only_training_would_notice_is_noticed_before_any_work(monkeypatch):
+    with pytest.raises(TrainingError, match='unknown backend "inductr"'):
+        require_choices(load_config({"training": {"compile": "inductr"}}, environment={}))
+    monkeypatch.setitem(sys.modules, "peft", None)  # as if it were not installed
+    with pytest.raises(MissingDependency, match=r'training\.lora_rank needs peft: pip install "repair-clip\[lora\]"'):
+        require_choices(load_config({"training": {"lora_rank": 4}}, environment={}))

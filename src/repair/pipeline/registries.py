@@ -173,7 +173,11 @@ ALL = (
 
 
 def require_choices(config: Config) -> None:
-    """Every name in the config is one there is. Raises ConfigError for the first that is not, before any work."""
+    """Every name in the config is one there is. Raises ConfigError for the first that is not, before any work (and
+    before any call is paid for): TrainingError or MissingDependency for what only training would notice."""
+    from repair.training.adapters import require_peft
+    from repair.training.compilation import require_backend
+
     METHODS.require(config.method.name)
     for registry, name in (
         (WRITERS, config.method.writer),
@@ -182,6 +186,10 @@ def require_choices(config: Config) -> None:
     ):
         if name != NONE:
             registry.require(name)
+    if config.training.lora_rank:
+        require_peft()
+    if config.training.compile:
+        require_backend(config.training.compile)
     SOURCES.require(config.data.source)
     ENCODERS.require(config.encoder.name)
     VERIFIERS.require(config.verification.verifier)

@@ -18,11 +18,10 @@ class Adapters:
     """
 
     def __init__(self, module: nn.Module, *, rank: int, alpha: float, targets: str, seed: int) -> None:
-        try:
-            from peft import LoraConfig
-            from peft.tuners.lora import LoraModel
-        except ModuleNotFoundError as error:
-            raise MissingDependency('training.lora_rank needs peft: pip install "repair-clip[lora]"') from error
+        require_peft()
+        from peft import LoraConfig
+        from peft.tuners.lora import LoraModel
+
         self._frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
         wanted = _matching(linear_layers(module), targets)
         with torch.random.fork_rng(devices=[]):
@@ -38,6 +37,14 @@ class Adapters:
             parameter.requires_grad_(True)
         for parameter in self._frozen:
             parameter.requires_grad_(False)
+
+
+def require_peft() -> None:
+    """Raises MissingDependency without peft."""
+    try:
+        import peft  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingDependency('training.lora_rank needs peft: pip install "repair-clip[lora]"') from error
 
 
 def _matching(layers: list[str], targets: str) -> list[str]:
