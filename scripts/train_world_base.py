@@ -1,12 +1,13 @@
 #!/usr/bin/env python
 """Train the base checkpoint that is shipped with the embedded world (src/repair/world/base.safetensors).
 
-    python scripts/train_world_base.py                       # reproduce it, about 40 minutes of one core
+    python scripts/train_world_base.py                       # reproduce it, some 20 minutes on 2 cores
     python scripts/train_world_base.py --steps 300 --out /tmp/base   # a try
     python scripts/train_world_base.py --check 400           # train nothing: what do 400 further steps add to val?
 
 Symmetric InfoNCE on the world's `train` split, the very pairs a run then mines, as people mine the data their model was
-fitted to. AdamW, a warm-up and a cosine down to 0; the weights are rounded to half precision. RePair mends a trained
+fitted to. AdamW, a warm-up and a cosine down to 0; the weights are rounded to half precision; another number of threads
+gives other last bits. RePair mends a trained
 model's failures, so the base must have stopped improving: the curve on `val` is printed and kept in base.json, then
 the labelled and the true R@1 on `train`, `val` and `test`.
 """
@@ -208,7 +209,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--every", type=int, default=500, help="steps between two measurements on val")
+    parser.add_argument("--every", type=int, default=250, help="steps between two measurements on val")
     parser.add_argument("--check", type=int, default=0, help="print what so many further steps add, and end")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)

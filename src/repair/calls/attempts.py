@@ -38,6 +38,7 @@ class Settled(NamedTuple):
     value: str | None = None
     data: bytes | None = None
     error: str | None = None
+    again: bool = False  # refused, as it was in an earlier session
 
 
 def encoded(reply: Reply[Any], codec: JsonCodec[Any] | BytesCodec) -> Settled:

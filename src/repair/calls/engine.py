@@ -235,8 +235,9 @@ class CallEngine:
                 break
             await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
         why = reason(failure)
-        self._failures[key] = Settled(error=why)
-        self._tallies[task].fail(why, again=isinstance(failure, Refused) and self._ledger.n_refused(key) > 1)
+        again = isinstance(failure, Refused) and self._ledger.n_refused(key) > 1
+        self._failures[key] = Settled(error=why, again=again)
+        self._tallies[task].fail(why, again=again)
         self._report(task)
         self._stop_if_too_many_failed(task)
         return self._failures[key]
@@ -376,7 +377,7 @@ class CallEngine:
         if settled.error is None:
             self._tallies[task].n_cached += 1
         else:
-            self._tallies[task].fail(settled.error)
+            self._tallies[task].fail(settled.error, again=settled.again)
         self._report(task)
         return settled
 
