@@ -1,6 +1,6 @@
 """Prepared inputs and embeddings of whatever a stage names: a split, or edits; through the caches."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -68,7 +68,9 @@ class Features:
 
     def measure(self, failures: Sequence[Failure], candidates: Sequence[Candidate]) -> selection.Measures:
         """What selection needs to know of each candidate; NaN for those that do not exist or cannot be read."""
-        return self._measures(failures, candidates, self._edit_embeddings(candidates))
+        texts = {c.key: c.text for c in candidates if c.key is not None and c.text is not None}
+        images = {c.key for c in candidates if c.key is not None and c.text is None}
+        return self._measures(failures, candidates, self.made_embeddings(texts, images))
 
     def measure_one(self, failure: Failure, candidates: Sequence[Candidate]) -> selection.Measures:
         """The same for the candidates of one failure, as they come; what is embedded stays in memory."""
@@ -108,9 +110,12 @@ class Features:
                 edited[row] = edits[candidate.key]
         return selection.measure(query=query, false_positive=false_positive, candidate=edited)
 
-    def _edit_embeddings(self, candidates: Sequence[Candidate]) -> dict[str, FloatArray]:
-        texts = {c.key: c.text for c in candidates if c.key is not None and c.text is not None}
-        images = self.readable({c.key for c in candidates if c.key is not None and c.text is None})
+    def made_embeddings(self, texts: Mapping[str, str], image_keys: Iterable[str]) -> dict[str, FloatArray]:
+        """Base embeddings, unit length, of captions and images that the run made, by content hash.
+
+        `texts`: the caption of each hash; an image that is gone or does not decode is left out, and that is said.
+        """
+        images = self.readable(set(image_keys))
         found: dict[str, FloatArray] = {}
         if texts:
             prepared = self.prepared_edited_texts(list(texts.values()))

@@ -6,7 +6,6 @@ import numpy as np
 
 from repair.core.identity import hash_bytes
 from repair.core.ports import FloatArray
-from repair.core.records import Candidate
 from repair.core.synthesis import Sample
 from repair.methods.method import Measure
 from repair.methods.plausibility import TextModel
@@ -61,10 +60,10 @@ class Measuring:
     def _cosines(self, samples: Sequence[Sample]) -> list[Measure]:
         train = self._bench.train
         images, texts = self._features.embeddings(train)
-        made = self._features._edit_embeddings(
-            [_as_candidate(s.text_key, s.text) for s in samples if s.text_key is not None]
-            + [_as_candidate(s.image_key, None) for s in samples if s.image_key is not None]
-            + [_as_candidate(hash_bytes(text.encode()), text) for text in GENERIC]
+        written = {s.text_key: s.text for s in samples if s.text_key is not None and s.text is not None}
+        made = self._features.made_embeddings(
+            written | {hash_bytes(text.encode()): text for text in GENERIC},
+            [s.image_key for s in samples if s.image_key is not None],
         )
         generic = np.stack([made[hash_bytes(text.encode())] for text in GENERIC])
         out: list[Measure] = []
@@ -108,10 +107,6 @@ class Measuring:
             margin = float(own - others.max()) if len(others) else None
             found[place] = (1 + int((others > own).sum()), margin)
         return found
-
-
-def _as_candidate(key: str | None, text: str | None) -> Candidate:
-    return Candidate(failure_id="", index=0, key=key, text=text)
 
 
 def _cosine(a: FloatArray | None, b: FloatArray | None) -> float | None:
