@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from repair.world.bad_edits import (
 )
 from repair.world.claims import Claim, Phrase, holds
 from repair.world.differences import image_difference, text_difference
-from repair.world.distance import caption_distance, n_told, scene_distance
+from repair.world.distance import caption_distance, n_facts, n_told, scene_distance, thing_distance
 from repair.world.image_edits import minimal_image_edit
 from repair.world.language import parse, say
 from repair.world.scenes import CELLS, Place, Scene, Thing
@@ -293,6 +294,21 @@ def test_caption_distance_is_a_distance():
             assert caption_distance(a, b) == caption_distance(b, a) <= n_told(a) + n_told(b)
             for c in claims[:5]:
                 assert caption_distance(a, c) <= caption_distance(a, b) + caption_distance(b, c)
+
+
+def test_scene_distance_is_the_least_over_all_partial_matchings():
+    rng = np.random.default_rng(0)
+    scenes = [random_scene(rng) for _ in range(60)]
+    for a, b in zip(scenes[:30], scenes[30:], strict=True):
+        padded = (*b.things, *(None,) * len(a.things))
+        least = min(
+            sum(
+                n_facts(old) if new is None else thing_distance(old, new) for old, new in zip(a.things, to, strict=True)
+            )
+            + sum(n_facts(new) for new in b.things if not any(new is kept for kept in to))
+            for to in permutations(padded, len(a.things))
+        )
+        assert scene_distance(a, b) == scene_distance(b, a) == least + (a.setting != b.setting)
 
 
 def test_scene_distance():

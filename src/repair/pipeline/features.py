@@ -74,10 +74,15 @@ class Features:
 
     def measure_one(self, failure: Failure, candidates: Sequence[Candidate]) -> selection.Measures:
         """The same for the candidates of one failure, as they come; what is embedded stays in memory."""
+        found = {}
         for candidate in candidates:
-            if candidate.key is not None and candidate.key not in self._alone:
+            if candidate.key is None:
+                continue
+            if candidate.key not in self._alone:
                 self._alone[candidate.key] = self._embed_one(candidate.key, candidate.text)
-        found = {key: row for key, row in self._alone.items() if row is not None}
+            row = self._alone[candidate.key]
+            if row is not None:
+                found[candidate.key] = row
         return self._measures([failure], candidates, found)
 
     def _embed_one(self, key: str, text: str | None) -> FloatArray | None:
