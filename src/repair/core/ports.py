@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from repair.core.records import Direction, ErrorType, Instruction, Pair, SetAside, Usage, Verdict
+from repair.core.records import Direction, ErrorType, Instruction, Pair, SetAside, Shortfall, Usage, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +68,19 @@ class TruthSource(Protocol):
 
     def holds(self, image: bytes, text: str) -> bool:
         """Whether `text` is true of the encoded `image`."""
+        ...
+
+
+@runtime_checkable
+class EditTruth(TruthSource, Protocol):
+    """A TruthSource that also knows the smallest edit, and so what is wrong with one. None: nothing is."""
+
+    def text_shortfall(self, image: bytes, false_positive: str, edit: str) -> Shortfall | None:
+        """Of a caption edited to fit the encoded query `image`. Raises DataError for what it cannot read."""
+        ...
+
+    def image_shortfall(self, text: str, false_positive: bytes, edit: bytes) -> Shortfall | None:
+        """Of an encoded image edited to fit the query `text`. Raises DataError for what it cannot read."""
         ...
 
 
@@ -257,6 +270,7 @@ __all__ = [
     "Case",
     "ChatModel",
     "DualEncoder",
+    "EditTruth",
     "ErrorType",
     "FloatArray",
     "ImageEditor",

@@ -60,6 +60,15 @@ class RepairStatus(StrEnum):
     FAILED = "failed"  # a call failed; asked again when the stage runs again
 
 
+class Shortfall(StrEnum):
+    """What is wrong with a kept edit (paper, Table 18); of several, the first in this order."""
+
+    AMBIGUOUS_FALSE_POSITIVE = "ambiguous_false_positive"  # the false positive was true of the query all along
+    SEMANTIC_MISMATCH = "semantic_mismatch"  # the edit is not true of the query
+    SCAFFOLD_DRIFT = "scaffold_drift"  # it is, but more has changed than had to
+    ARTEFACT = "artefact"  # no fact too many has changed, but something else that is seen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
     """One image with one of its own captions, as labelled."""

@@ -15,12 +15,13 @@ from PIL import features
 
 from repair.core.errors import ConfigError, DataError, suggest
 from repair.core.identity import derive_rng, hash_bytes, hash_value
-from repair.core.records import Pair, SetAside
+from repair.core.records import Pair, SetAside, Shortfall
 from repair.world.claims import holds
 from repair.world.drawing import read_scene, render
 from repair.world.language import parse, write_captions
 from repair.world.sampling import redrawn, sample_scene, vary_scene
 from repair.world.scenes import Scene
+from repair.world.shortfalls import image_shortfall, text_shortfall
 
 WORLD_VERSION = 2  # raise it when the same options give other scenes, captions or pixels
 SPLITS = ("train", "val", "test")
@@ -32,7 +33,7 @@ _CACHED_IMAGES = 20_000
 
 
 class WorldSource:
-    """A `PairSource` and `TruthSource` (core.ports). Image ids are "train-000123", caption ids "train-000123#0".
+    """A `PairSource` and `EditTruth` (core.ports). Image ids are "train-000123", caption ids "train-000123#0".
 
     Options (all keyword-only):
         n_train, n_val, n_test: images of the split.
@@ -126,6 +127,14 @@ class WorldSource:
     def holds(self, image: bytes, text: str) -> bool:
         """Whether `text` is true of the scene in `image`. Raises DataError if either is not of this world."""
         return holds(read_scene(image), parse(text))
+
+    def text_shortfall(self, image: bytes, false_positive: str, edit: str) -> Shortfall | None:
+        """As `core.ports.EditTruth` has it."""
+        return text_shortfall(read_scene(image), false_positive, edit)
+
+    def image_shortfall(self, text: str, false_positive: bytes, edit: bytes) -> Shortfall | None:
+        """As `core.ports.EditTruth` has it."""
+        return image_shortfall(text, false_positive, edit)
 
     def scene(self, image_id: str) -> Scene:
         """What an image shows, without drawing it. Raises DataError for an unknown id."""
