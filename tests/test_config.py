@@ -143,6 +143,9 @@ def test_settings_that_came_later_name_another_run_only_where_they_are_set() -> 
     [
         (["training.patience=2"], "training.patience needs training.eval_every > 0"),
         (["training.wise_ft_curve=[0.5, 1.5]"], "training.wise_ft_curve: mixes lie between 0 and 1"),
+        (["training.wise_ft=best"], "training.wise_ft=best chooses from training.wise_ft_curve"),
+        (["training.wise_ft=1.5"], "training.wise_ft: .*a number from 0 to 1, or best"),
+        (["training.wise_ft=bst"], "training.wise_ft: .*a number from 0 to 1, or best"),
     ],
 )
 def test_training_options_that_clash(overrides: list[str], message: str) -> None:

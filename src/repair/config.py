@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from repair.core.errors import ConfigError, suggest
 from repair.core.identity import hash_value
@@ -287,11 +287,13 @@ class TrainingSection(Section):
     ema_decay: float = Field(
         0.0, ge=0, lt=1, description="Average the weights over steps with this decay and use the average; 0: off."
     )
-    wise_ft: float = Field(
-        1.0, ge=0, le=1, description="Final weights = (1 - a) start + a trained (WiSE-FT); 1: the trained ones."
+    wise_ft: float | Literal["best"] = Field(
+        1.0,
+        description="Final weights = (1 - a) start + a trained (WiSE-FT); 1: the trained ones; "
+        "best: the mix of wise_ft_curve with the best mean R@1 on val.",
     )
     wise_ft_curve: tuple[float, ...] = Field(
-        (), description="Mixes a at which mean R@1 on val is measured after training, for the report."
+        (), description="Mixes a at which mean R@1 on val is measured after training, for wise_ft=best and the report."
     )
     keep: Literal["last", "best"] = Field(
         "last", description="Which weights a round ends with; best: by mean R@1 on val."
@@ -310,6 +312,13 @@ class TrainingSection(Section):
     )
     prefetch: bool = Field(True, description="On a GPU, read the next batch while this one computes.")
     checkpoint_every: int = Field(200, ge=1, description="Steps between checkpoints for exact resume.")
+
+    @field_validator("wise_ft", mode="before")
+    @classmethod
+    def _mix(cls, value: Any) -> Any:
+        if value == "best" or (type(value) in (int, float) and 0 <= value <= 1):
+            return value
+        raise ValueError("a number from 0 to 1, or best")
 
 
 class EvaluationSection(Section):
@@ -354,6 +363,8 @@ class Config(Section):
             raise ValueError("training.patience needs training.eval_every > 0")
         if any(not 0 <= mix <= 1 for mix in self.training.wise_ft_curve):
             raise ValueError("training.wise_ft_curve: mixes lie between 0 and 1")
+        if self.training.wise_ft == "best" and not self.training.wise_ft_curve:
+            raise ValueError("training.wise_ft=best chooses from training.wise_ft_curve, e.g. [0.3, 0.5, 0.7, 1.0]")
         if self.calls.plan == "fused" and not self.verification.enabled:
             raise ValueError(
                 "calls.plan=fused answers verdict and edits in one call, so it cannot go with "

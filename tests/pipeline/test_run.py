@@ -128,6 +128,18 @@ def test_every_switch_runs_to_the_end_and_changes_the_weights(setting: str, fini
     assert table_bytes(tmp_path / "run")["weights"] != table_bytes(finished)["weights"]
 
 
+def test_the_best_mix_of_start_and_trained_is_chosen_on_val(finished: Path, tmp_path: Path) -> None:
+    mixes = [1.0, 0.0, 0.5]
+    run(tmp_path, "training.wise_ft=best", f"training.wise_ft_curve={mixes}", f"run.calls={tmp_path}/calls")
+    summary = json.loads((tmp_path / "run" / "round-0" / "train.json").read_text())["summary"]
+    curve = dict(summary["wise_ft_curve"])
+    assert list(curve) == mixes
+    assert summary["wise_ft"] == min(share for share, score in curve.items() if score == max(curve.values()))
+    scores = json.loads((tmp_path / "run" / "evaluation" / "round-0.json").read_text())["splits"]["val"]
+    val = [scores[str(direction)]["metrics"]["R@1"]["value"] for direction in Direction]
+    assert sum(val) / 2 == pytest.approx(max(curve.values()))
+
+
 def test_two_rounds_mine_with_the_new_model_and_keep_all_repairs(tmp_path: Path) -> None:
     run(tmp_path, "pipeline.rounds=2")
     first, second = (

@@ -62,10 +62,11 @@ def train_encoder(
     """Train `encoder` in place, its state kept in `folder`, a row a step in the file `rows`; what to say of it.
 
     Under torchrun all processes train together. With `training.wise_ft` below 1 the encoder ends with that mix of where
-    it started and what was trained; `training.wise_ft_curve` measures other mixes.
+    it started and what was trained; `training.wise_ft_curve` measures mixes on val, and with "best" the best of them is
+    taken, of equals the one nearest the start.
     """
     settings, recipe = config.training, recipe_of(config)
-    mixes = settings.wise_ft < 1 or settings.wise_ft_curve
+    mixes = settings.wise_ft != 1 or settings.wise_ft_curve
     start = copied(encoder.module) if mixes else {}
     with training_together(recipe, data, folder) as group:
         training = Training(
@@ -87,8 +88,11 @@ def train_encoder(
         curve = mixing_curve(
             encoder.module, start, trained, shares=settings.wise_ft_curve, score=lambda: evaluate(encoder)
         )
-        mix(encoder.module, start, trained, settings.wise_ft)
-        summary |= {"wise_ft": settings.wise_ft, "wise_ft_curve": [list(point) for point in curve]}
+        share = settings.wise_ft
+        if share == "best":
+            share = max(sorted(curve), key=lambda point: point[1])[0]
+        mix(encoder.module, start, trained, share)
+        summary |= {"wise_ft": share, "wise_ft_curve": [list(point) for point in curve]}
     return summary
 
 
