@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from repair.core.progress import Silent
+from repair.core.records import Candidate
+from repair.encoders.small import SmallEncoder
 from repair.pipeline.run import run_pipeline
 from repair.store.ledger import Ledger
+from repair.store.tables import read_table
 from tests.pipeline import flaky
 from tests.pipeline.tiny import config
 
@@ -59,3 +62,25 @@ def test_a_single_stage_asks_no_further_and_the_next_goes_on(tmp_path: Path) -> 
     assert {task for task, _ in flaky.calls(tmp_path / "flow")} == {"instruct"}
     run(tmp_path / "flow", until="select")
     assert {task for task, _ in flaky.calls(tmp_path / "flow")} == {"edit_text", "edit_image"}
+
+
+def test_an_edit_is_embedded_once_however_often_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {"single": 0}
+    embed = SmallEncoder._embed
+
+    def counting(self: SmallEncoder, features: Any, prepared: Any, *, batch_size: int) -> Any:
+        counts["single"] += len(prepared) if batch_size == 1 else 0
+        return embed(self, features, prepared, batch_size=batch_size)
+
+    monkeypatch.setattr(SmallEncoder, "_embed", counting)
+    checked = "selection.verify_candidates=true"
+    run(tmp_path / "one", checked)
+    found = read_table(tmp_path / "one" / "run" / "round-0" / "candidates.parquet", Candidate)
+    once = counts["single"]
+    # An edit that is word for word a train caption, or changed nothing, was embedded with the train split.
+    assert 0 < once <= len({candidate.key for candidate in found if candidate.key is not None})
+    shared = [f"run.calls={tmp_path}/one/run", f"run.cache={tmp_path}/one/cache"]
+    run(tmp_path / "two", checked, "selection.min_gain=0.01", *shared)
+    assert counts["single"] == once

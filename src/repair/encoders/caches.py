@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from PIL import Image
@@ -20,12 +20,15 @@ from PIL import Image
 from repair.core.identity import hash_bytes, hash_value, short
 from repair.core.ports import Array, DualEncoder, FloatArray, ImageItem
 from repair.encoders.rows import RowStore
+from repair.store.files import storing
 
 Progress = Callable[[int, int], None]  # rows computed so far, rows to compute
 
 _IMAGE_BATCH = 64  # pictures decoded ahead at a time
 _TEXT_BATCH = 1024
 _EMBED_BATCH = 256
+
+Kind = Literal["images", "texts"]
 _IMAGE_SHARD = 512  # rows lost at most when the process is killed
 _TEXT_SHARD = 8192
 
@@ -108,9 +111,24 @@ class EmbeddingCache:
         `images`."""
         return self._embedded("texts", encoder, keys, prepared, encoder.embed_texts, alone=alone)
 
+    def rows(self, kind: Kind, encoder: DualEncoder) -> RowStore:
+        """The rows kept of this encoder, for those who embed items one by one and keep them together.
+
+        Raises StoreError if the cache cannot be written.
+        """
+        fingerprint = encoder.fingerprint()
+        place = self._folder / short(hash_value(fingerprint))
+        store = RowStore(place / kind, origin=fingerprint)
+        with storing(place):
+            place.mkdir(parents=True, exist_ok=True)
+            now = time.time_ns()  # the file system's own clock steps too coarsely to tell two uses apart
+            os.utime(place, ns=(now, now))
+        self._forget_old()
+        return store
+
     def _embedded(
         self,
-        kind: str,
+        kind: Kind,
         encoder: DualEncoder,
         keys: Sequence[str],
         prepared: Array,
@@ -120,19 +138,13 @@ class EmbeddingCache:
     ) -> FloatArray:
         if not keys:
             return embed(prepared)
-        fingerprint = encoder.fingerprint()
-        place = self._folder / short(hash_value(fingerprint))
-        store = RowStore(place / kind, origin=fingerprint)
+        store = self.rows(kind, encoder)
         missing = store.missing(keys)
         size = 1 if alone else _EMBED_BATCH
         rows = (
             embed(prepared[missing[start : start + size]], batch_size=size) for start in range(0, len(missing), size)
         )
-        embedded = _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=None)
-        now = time.time_ns()  # the file system's own clock steps too coarsely to tell two uses apart
-        os.utime(place, ns=(now, now))
-        self._forget_old()
-        return embedded
+        return _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=None)
 
     def _forget_old(self) -> None:
         places = sorted((path for path in self._folder.iterdir() if path.is_dir()), key=lambda p: p.stat().st_mtime_ns)

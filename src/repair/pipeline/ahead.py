@@ -86,6 +86,7 @@ class _Journeys:
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
+        self._selecting.keep()  # or the stage that selects for all embeds every edit again
 
     async def make(self, failure: Failure) -> bool:
         """One failure's whole way. Returns False if the verifier dropped it."""

@@ -12,7 +12,8 @@ from repair.core.images import decode
 from repair.core.ports import Array, FloatArray, ImageItem, TrainableEncoder
 from repair.core.progress import Advance, Progress
 from repair.core.records import Candidate, Direction, Failure
-from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
+from repair.encoders.caches import EmbeddingCache, Kind, PreparedCache, text_key
+from repair.encoders.rows import RowStore
 from repair.pipeline.catalogue import Catalogue, image_item
 from repair.pipeline.workbench import Workbench
 
@@ -25,7 +26,8 @@ class Features:
         self._after = after
         self._prepared = PreparedCache(bench.config.cache_path(), n_workers=bench.config.run.n_workers)
         self._embedded = EmbeddingCache(bench.config.cache_path())
-        self._alone: dict[str, FloatArray | None] = {}
+        self._alone: dict[str, FloatArray | None] = {}  # edits embedded one by one; None: unreadable
+        self._unkept: dict[Kind, list[str]] = {"images": [], "texts": []}  # those of them that no cache has yet
 
     @cached_property
     def encoder(self) -> TrainableEncoder:
@@ -73,7 +75,7 @@ class Features:
         return self._measures(failures, candidates, self.made_embeddings(texts, images))
 
     def measure_one(self, failure: Failure, candidates: Sequence[Candidate]) -> selection.Measures:
-        """The same for the candidates of one failure, as they come; what is embedded stays in memory."""
+        """The same for the candidates of one failure, as they come; what is embedded is kept when `keep` is called."""
         found = {}
         for candidate in candidates:
             if candidate.key is None:
@@ -85,17 +87,35 @@ class Features:
                 found[candidate.key] = row
         return self._measures([failure], candidates, found)
 
+    def keep(self) -> None:
+        """Put what `measure_one` has embedded into the cache, for the next who asks. Raises StoreError."""
+        for kind, keys in self._unkept.items():
+            rows = [row for row in (self._alone[key] for key in keys) if row is not None]
+            if rows:
+                self._kept[kind].append(keys, np.stack(rows))
+            keys.clear()
+
+    @cached_property
+    def _kept(self) -> dict[Kind, RowStore]:
+        return {kind: self._embedded.rows(kind, self.encoder) for kind in self._unkept}
+
     def _embed_one(self, key: str, text: str | None) -> FloatArray | None:
+        kind: Kind = "images" if text is None else "texts"
+        if not self._kept[kind].missing([key]):
+            known: FloatArray = self._kept[kind].take([key])[0]
+            return known
         plain = self._bench.plain_encoder
-        if text is not None:
-            of_text: FloatArray = self.encoder.embed_texts(plain.prepare_texts([text]), batch_size=1)[0]
-            return of_text
-        try:
-            picture = decode(self._edited(key).read(), where=f"edited image {key}")
-        except DataError:
-            return None
-        of_image: FloatArray = self.encoder.embed_images(plain.prepare_images([picture]), batch_size=1)[0]
-        return of_image
+        if text is None:
+            try:
+                picture = decode(self._edited(key).read(), where=f"edited image {key}")
+            except DataError:
+                return None
+            embedded = self.encoder.embed_images(plain.prepare_images([picture]), batch_size=1)
+        else:
+            embedded = self.encoder.embed_texts(plain.prepare_texts([text]), batch_size=1)
+        self._unkept[kind].append(key)
+        row: FloatArray = embedded[0]
+        return row
 
     def _measures(
         self, failures: Sequence[Failure], candidates: Sequence[Candidate], edits: Mapping[str, FloatArray]

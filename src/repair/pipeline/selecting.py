@@ -44,9 +44,13 @@ class Selecting:
         *,
         accepted: Mapping[tuple[str, int], bool] | None = None,
     ) -> selection.Selection:
-        """The same for one failure, nothing written to the caches."""
+        """The same for one failure; `keep` puts what was embedded for it into the cache."""
         measures = self._features.measure_one(failure, candidates)
         return self._select([failure], candidates, measures, accepted=accepted)
+
+    def keep(self) -> None:
+        """Keep what was embedded for single failures. Raises StoreError."""
+        self._features.keep()
 
     def _select(
         self,
