@@ -12,6 +12,8 @@ A bench file is a config with one more section:
     fractions = [0.5, 1.0]                                # of that budget, each a row of its own; default: [1.0]
     lr_grid = [3e-5, 1e-4]                                # chosen for each variant on val; default: the file's lr
     tune_seeds = [0]                                      # the seeds that choose; default: the first
+    suites = ["world"]                                    # of `repair eval --suite`, for every run; default: none
+    suite_data = "captions.jsonl"                         # for suites that need data
 
     [bench.variants]
     repair = []                                           # settings on top of the file's, as after --set
@@ -43,14 +45,14 @@ from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
+from repair.pipeline.bench_suites import BASE, NO_SUITES, Suites, checked_suites, judge_runs, open_suites
 from repair.pipeline.budgets import Match, allowance, best_rate, checked_match, has_samples, reference_use
 from repair.store.files import write_json
 
-BASE = "base"  # the row of what every variant starts from
 _PREFIX = "bench."
 _KEYS = frozenset(
     {"seeds", "seed_settings", "references", "split", "variants", "paper"}
-    | {"match", "budget_of", "fractions", "lr_grid", "tune_seeds"}
+    | {"match", "budget_of", "fractions", "lr_grid", "tune_seeds", "suites", "suite_data"}
 )
 
 
@@ -69,6 +71,7 @@ class Plan:
     ]  # its differences to the last reference: of i2t and t2i R@1, or of the mean
     equal: "Equal | None" = None  # how budgets are matched and learning rates chosen
     account: Mapping[str, Any] = field(default_factory=dict)  # budgets and rates, once known
+    suites: Suites = NO_SUITES
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -127,6 +130,7 @@ def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = 
         configs=configs,
         paper=_paper(path, section.get("paper", {}), variants),
         equal=_equal(path, section, variants, references, seeds, match),
+        suites=checked_suites(section, where=str(path)),
     )
 
 
@@ -178,14 +182,29 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match
     from repair.pipeline.run import run_pipeline
 
     plan = load_plan(path, overrides, match=match)
+    # Opened before any run, so that a wrong path costs no night.
+    session = None
+    if plan.suites.names:
+        session = open_suites(plan.suites, plan.configs[plan.variants[0], plan.seeds[0]], progress=progress)
     if plan.equal is not None:
         plan = _settled(plan, plan.equal, progress=progress)
     for variant, seed in _order(plan):
         progress.say(f"bench: {variant}, seed {seed}")
         run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
-    table = compare(plan)
+    command = bench_command(path, overrides, match=match)
+    table = {**compare(plan), "command": command}
     write_json(plan.folder / "bench.json", table)
+    if session is not None:
+        configs = {variant: [plan.configs[variant, seed] for seed in plan.seeds] for variant in plan.variants}
+        table["suites"] = judge_runs(session, configs, folder=plan.folder, progress=progress)
+        write_json(plan.folder / "bench.json", table)
     return table
+
+
+def bench_command(path: Path, overrides: Sequence[str], *, match: str | None) -> list[str]:
+    """The words of the command line that makes this bench, or goes on with it."""
+    settings = [word for override in overrides for word in ("--set", override)]
+    return ["repair", "bench", str(path), *settings, *(["--match", match] if match else [])]
 
 
 def _order(plan: Plan) -> list[tuple[str, int]]:

@@ -16,7 +16,7 @@ from repair.core.errors import ConfigError
 from repair.core.ports import DualEncoder, PairSource
 from repair.core.progress import Progress
 from repair.evaluation.beside import Column, Table, beside, beside_lines, write_beside
-from repair.evaluation.document import Document, Outcome, SuiteResult, write_results
+from repair.evaluation.document import RESULTS, Document, Outcome, SuiteResult, write_results
 from repair.evaluation.drift import drift_scores
 from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.exports import clip_benchmark_rows, write_clip_benchmark
@@ -88,22 +88,17 @@ def judge(
     """
     specs = _columns(models)
     _check(suites, out=out, export=export, reference=reference)
-    places = _places(suites, data)
-    shared: dict[str, Any] = {
-        "images": images, "split": split, "cache": cache, "n_workers": n_workers,
-    }  # fmt: skip
-    opened = {spec: open_suite(spec, data=place, **shared) for spec, place in places.items() if spec != DRIFT}
-    _distinct(opened)
-    for suite in opened.values():
-        suite.require(allow_missing=allow_missing)
-    session = _Session(
-        places=places,
-        opened=opened,
+    session = open_session(
+        suites=suites,
+        data=data,
+        images=images,
+        split=split,
+        allow_missing=allow_missing,
         fit=fit,
         reference=reference,
-        allow_missing=allow_missing,
-        shared=shared,
+        cache=cache,
         uncertainty=Uncertainty(confidence=confidence, n_resamples=n_bootstrap, seed=seed),
+        n_workers=n_workers,
         progress=progress,
     )
     alone = len(specs) == 1 and len(specs["A"]) == 1
@@ -119,7 +114,7 @@ def judge(
             outcomes.append(tuple(rows))
             if out is not None:
                 folder = out if alone else out / (name if len(seeds) == 1 else f"{name}-{number}")
-                files += _written(document, rows, opened, out=folder, export=export)
+                files += session.write(document, rows, out=folder, export=export)
         columns.append(Column(name, ",".join(seeds), tuple(documents), tuple(outcomes)))
     table = None
     if not alone:
@@ -178,9 +173,44 @@ def _distinct(opened: Mapping[str, Runnable]) -> None:
         seen[suite.name] = spec
 
 
+def open_session(
+    *,
+    suites: Sequence[str],
+    data: Sequence[str],
+    images: Path | None = None,
+    split: str | None = None,
+    allow_missing: bool = False,
+    fit: str | None = None,
+    reference: str | None = None,
+    cache: Path,
+    uncertainty: Uncertainty,
+    n_workers: int,
+    progress: Progress,
+) -> "Session":
+    """Open `suites` once, for any number of models; arguments as of `judge`. Raises as `judge`."""
+    places = _places(suites, data)
+    shared: dict[str, Any] = {
+        "images": images, "split": split, "cache": cache, "n_workers": n_workers,
+    }  # fmt: skip
+    opened = {spec: open_suite(spec, data=place, **shared) for spec, place in places.items() if spec != DRIFT}
+    _distinct(opened)
+    for suite in opened.values():
+        suite.require(allow_missing=allow_missing)
+    return Session(
+        places=places,
+        opened=opened,
+        fit=fit,
+        reference=reference,
+        allow_missing=allow_missing,
+        shared=shared,
+        uncertainty=uncertainty,
+        progress=progress,
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class _Session:
-    """Suites that are open, and how they are run."""
+class Session:
+    """Suites that are open, and how they are run: every model on the same items."""
 
     places: Mapping[str, str | None]
     opened: Mapping[str, Runnable]
@@ -224,6 +254,18 @@ class _Session:
             suites=results,
         )
         return document, outcomes
+
+    def write(
+        self, document: Document, outcomes: Sequence[Outcome], *, out: Path, export: str | None = None
+    ) -> list[str]:
+        """One model's results into the folder `out`; the files a person looks at."""
+        texts = {suite.name: suite.texts() for suite in self.opened.values() if suite.texts()}
+        written = [str(out / RESULTS)]
+        if export is not None:
+            rows, _ = clip_benchmark_rows(document)
+            written += [str(path) for path in write_clip_benchmark(out, rows)]
+        write_results(out, document, outcomes, texts)
+        return written
 
     def _embedder(self, spec: str) -> tuple[CachedEmbedder, bool]:
         """A model, and whether its heads were fitted here."""
@@ -329,20 +371,3 @@ def _drift(
         pictures=pictures.facts(),
         scores=scores,
     )
-
-
-def _written(
-    document: Document,
-    outcomes: Sequence[Outcome],
-    opened: Mapping[str, Runnable],
-    *,
-    out: Path,
-    export: str | None,
-) -> list[str]:
-    texts = {suite.name: suite.texts() for suite in opened.values() if suite.texts()}
-    written = [str(out / "results.json")]
-    if export is not None:
-        rows, _ = clip_benchmark_rows(document)
-        written += [str(path) for path in write_clip_benchmark(out, rows)]
-    write_results(out, document, outcomes, texts)
-    return written

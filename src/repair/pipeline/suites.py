@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from repair.core.errors import ConfigError, DataError
-from repair.core.identity import hash_bytes
+from repair.core.identity import hash_bytes, hash_value
 from repair.core.ports import ImageItem, PairSource
 from repair.core.records import ErrorType, SetAside
 from repair.data.files import existing, read_json_object
@@ -43,6 +43,11 @@ class Runnable(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def fingerprint(self) -> str:
+        """Of its items and what defines it: equal for suites that ask the same."""
+        ...
+
     def run(
         self, embedder: Embedder, *, uncertainty: Uncertainty, allow_missing: bool
     ) -> tuple[SuiteResult, list[Outcome]]:
@@ -68,6 +73,12 @@ class WithPictures:
     @property
     def name(self) -> str:
         return self.suite.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Of names, texts and rules, and of where the pictures are; not of the pictures themselves."""
+        kind = type(self.suite).__name__
+        return hash_value({"kind": kind, "suite": asdict(self.suite), "pictures": self.pictures.facts()})
 
     def run(
         self, embedder: Embedder, *, uncertainty: Uncertainty, allow_missing: bool
