@@ -376,16 +376,25 @@ def export(
 
 @app.command(rich_help_panel="Compare")
 def tables(
-    bench: Annotated[Path, typer.Argument(metavar="BENCH", help="Folder of a bench, e.g. runs/bench-methods.")],
-    out: Annotated[Path | None, typer.Option(help="Write the page here, e.g. docs/results.md.")] = None,
+    benches: Annotated[
+        list[Path],
+        typer.Argument(metavar="BENCH", help="Folders of benches, e.g. runs/bench-methods; one page for all."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the page here, e.g. docs/results.md, and its figures beside it.")
+    ] = None,
 ) -> None:
-    """The paper's tables and figures from a finished bench, beside the paper's numbers."""
-    from repair.reports.bench_tables import results_page, write_results
+    """The paper's tables and figures from finished benches, beside the paper's numbers."""
+    from repair.reports.benches import Bench
+    from repair.reports.results_page import results_page, write_results
 
-    command = f"repair tables {bench}" + (f" --out {out}" if out else "")
+    opened = [Bench.open(folder) for folder in benches]
+    command = ["repair", "tables", *map(str, benches), *(["--out", str(out)] if out else [])]
     if out is not None:
-        write_results(bench, out, command=command)
-    _emit(str(out), False, lambda _: [f"wrote {out}"] if out else results_page(bench, command=command).splitlines())
+        lines = [f"wrote {path}" for path in write_results(opened, out, command=command)]
+    else:
+        lines = results_page(opened, command=command).splitlines()
+    _emit(lines, False, list)
 
 
 def _pipeline(

@@ -8,10 +8,13 @@ import pytest
 from repair.core.errors import ConfigError
 from repair.core.progress import Silent
 from repair.core.synthesis import Sample
+from repair.evaluation.document import read_results
 from repair.pipeline.bench import load_plan, run_bench
 from repair.pipeline.bench_lines import bench_lines
 from repair.pipeline.budgets import allowance, best_rate
-from repair.reports.bench_tables import bench_tables, results_page
+from repair.reports.bench_tables import bench_tables
+from repair.reports.benches import Bench
+from repair.reports.results_page import results_page
 from repair.store.tables import read_table
 from tests.pipeline.tiny import config
 
@@ -32,6 +35,7 @@ references = ["RePair"]
 match = "samples"
 fractions = [0.5, 1.0]
 lr_grid = [1e-4, 1e-3]
+suites = ['world(n=2, source={"n_test": 12})']
 [bench.variants]
 RePair = []
 Vanilla = ["method.name=vanilla"]
@@ -70,22 +74,37 @@ def test_rates_are_chosen_on_val_and_each_run_has_its_own_folder(finished: tuple
 
 def test_tables_are_made_from_the_folders_alone(finished: tuple[Path, dict]) -> None:
     folder, table = finished
-    found = {t.name: t for t in bench_tables(folder / "tiny")}
-    assert {"Tables 1, 7, 8", "Table 9", "Tables 10, 11", "Table 12", "Table 16", "Figures 7, 8", "Figure 9"} <= set(
-        found
-    )
+    bench = Bench.open(folder / "tiny")
+    found = {t.name: t for t in bench_tables(bench)}
+    tables = {"Tables 1, 7, 8", "Table 3", "Table 9", "Tables 10, 11", "Table 12", "Table 16", "Table 17", "Table 18"}
+    assert tables | {"Claims", "Comparisons", "Figures 7, 8", "Figure 9"} == set(found)
     results = found["Tables 1, 7, 8"]
     by_method = {row[0]: row for row in results.rows}
     assert list(by_method) == ["RePair", "Vanilla", "LaCLIP"]  # in the order of the bench
     assert by_method["LaCLIP"][1:3] == ("T⁺", str(table["equal"]["budgets"][0]))
     assert by_method["LaCLIP"][-1] == "60.96 / 44.99"
     assert by_method["Vanilla"][1:3] == ("–", "0")
-    page = results_page(folder / "tiny", command="repair tables x")
+    page = results_page([bench], command=["repair", "tables", "x"])
     assert page.count("\n## ") == len(found)
+    assert "repair bench tiny.toml --set " in page
+    assert str(folder) not in page
     assert json.loads((folder / "tiny" / "bench.json").read_text())["runs"] == table["runs"]
     rows = {row[0]: row for row in found["Tables 10, 11"].rows}
     assert rows["LaCLIP"][4] == "1.00"
     assert rows["Vanilla"][2] == "0"
+
+
+def test_every_run_and_the_base_are_judged_on_the_suites(finished: tuple[Path, dict]) -> None:
+    folder, table = finished
+    (suite,) = table["suites"]
+    assert suite["suite"] == "world"
+    assert list(suite["seeds"]) == ["base", *table["runs"]]
+    assert all(list(scores) == suite["scores"] for scores in suite["seeds"].values())
+    for variant, (run,) in table["runs"].items():
+        document, _ = read_results(folder / "tiny" / "suites" / Path(run).name)
+        (found,) = document.suites
+        group, metric = found.headline.split(" / ")
+        assert suite["seeds"][variant][found.headline] == [found.score(group, metric).value]
 
 
 def test_what_a_budget_allows() -> None:
@@ -109,6 +128,11 @@ def test_what_a_budget_allows() -> None:
         ('bench.budget_of="LaCLP"', 'did you mean "LaCLIP"'),
         ("bench.paper={LaCLP=1.0}", 'did you mean "LaCLIP"'),
         ('bench.paper={LaCLIP="-1"}', "bench.paper.LaCLIP must be a number or"),
+        ('bench.suites=["wrld"]', 'tiny.toml: bench.suites: unknown suite "wrld": did you mean "world"'),
+        ('bench.suites=["world(n=2"]', "bench.suites: cannot read suite"),
+        ('bench.suites=["world", "world"]', 'bench.suites names "world" twice'),
+        ('bench.suites="world"', "bench.suites must be a list of texts"),
+        ("bench.suite_data=[1]", "bench.suite_data must be a list of texts"),
     ],
 )
 def test_refused(tmp_path: Path, setting: str, message: str) -> None:

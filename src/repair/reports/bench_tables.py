@@ -3,89 +3,34 @@
 Table and figure numbers are the paper's. A table whose runs are not there is left out, and the page says so.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from repair.core.calls import Attempt
-from repair.core.errors import DataError
 from repair.core.records import Direction, Failure, Repair, RepairStatus
 from repair.core.synthesis import Sample, SampleKind
 from repair.pipeline.registries import METHODS
 from repair.pipeline.tools import MAKE_TASK
 from repair.reports import paper_results as paper
 from repair.reports import reference
+from repair.reports.benches import NONE, Bench, Table, points, score
+from repair.reports.claims import claims, scores_by_round, with_rounds
+from repair.reports.curve import curve
+from repair.reports.edit_tables import closeness, failure_modes, quality_of
 from repair.reports.facts import facts_of
+from repair.reports.suite_tables import compositional
 from repair.reports.view import RunView
-from repair.store.files import write_text
 from repair.store.tables import read_table
 
 _METRICS = ("R@1", "R@5", "R@10", "MRR")
-_NONE = "–"
 _ANCHORS = {"image": "an image", "text": "a caption"}
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as Markdown shows it; `name` as the paper numbers it."""
-
-    name: str
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-    def lines(self) -> list[str]:
-        body = ["| " + " | ".join(row) + " |" for row in (self.heads, ("---",) * len(self.heads), *self.rows)]
-        return [f"## {self.name}: {self.title}", "", *body, *(["", self.note] if self.note else []), ""]
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """A finished bench, opened for reading."""
-
-    facts: Mapping[str, Any]
-    runs: Mapping[str, tuple[Path, ...]]  # by variant, one a seed
-
-    @classmethod
-    def open(cls, folder: Path) -> "Bench":
-        """Raises DataError if there is no bench.json, or one without its runs."""
-        path = folder / "bench.json"
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            variants = [row["variant"] for row in facts["rows"] if row["variant"] in facts["runs"]]  # in their order
-            runs = {variant: tuple(map(Path, facts["runs"][variant])) for variant in variants}
-        except FileNotFoundError:
-            raise DataError(f"{path}: there is no such file: `repair bench` writes it when it is done") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: cannot be read: {error!r}; run `repair bench` again") from error
-        return cls(facts, runs)
-
-    def row(self, variant: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = next(row for row in self.facts["rows"] if row["variant"] == variant)
-        return found
-
-    def whole(self) -> list[str]:
-        """Variants at their whole budget."""
-        return [name for name in self.runs if not name.endswith("%")]
-
-    def first(self, variant: str) -> RunView | None:
-        """The first seed's run; None if the variant is not in the bench."""
-        return RunView.open(self.runs[variant][0]) if variant in self.runs else None
-
-    @property
-    def repair(self) -> str | None:
-        """The variant that is RePair itself, by its settings."""
-        return next((name for name in self.whole() if name.lower() == "repair"), None)
-
-
-def bench_tables(folder: Path) -> list[Table]:
-    """Every table that the bench in `folder` can fill. Raises DataError as `Bench.open`."""
-    bench = Bench.open(folder)
+def bench_tables(bench: Bench) -> list[Table]:
+    """Every table that the bench can fill."""
     makers: tuple[Callable[[Bench], Table | None], ...] = (
         results,
         ablations,
@@ -94,30 +39,14 @@ def bench_tables(folder: Path) -> list[Table]:
         criteria,
         error_types,
         closeness,
-        shortfalls,
+        failure_modes,
         rounds,
         links,
         curve,
     )
-    return [table for table in (make(bench) for make in makers) if table is not None and table.rows]
-
-
-def results_page(folder: Path, *, command: str) -> str:
-    """All tables as one Markdown page, under the command that makes them."""
-    bench = Bench.open(folder)
-    facts = bench.facts
-    head = [
-        f"# {facts['bench']}",
-        "",
-        f"Written by `{command}` from the run folders of `repair bench`. Split `{facts['split']}`, "
-        f"seeds {', '.join(map(str, facts['seeds']))}; means over seeds, differences with their 95 % interval.",
-        "",
-    ]
-    return "\n".join([*head, *(line for table in bench_tables(folder) for line in table.lines())])
-
-
-def write_results(folder: Path, out: Path, *, command: str) -> None:
-    write_text(out, results_page(folder, command=command))
+    found = [table for table in (make(bench) for make in makers) if table is not None and table.rows]
+    place = next((place for place, table in enumerate(found) if table.name == "Table 2"), 0) + 1
+    return [*claims(bench), *found[:place], *compositional(bench), *found[place:]]
 
 
 # ---------------------------------------------------------------------------------------------- results
@@ -131,12 +60,12 @@ def results(bench: Bench) -> Table:
     rows = []
     for variant in bench.whole():
         mean = bench.row(variant)["mean"]
-        cells = [variant, " ".join(_types(bench, variant)) or _NONE, _count(bench, variant)]
-        cells += [_score(metric, mean.get(f"{d.short} {metric}")) for d in Direction for metric in _METRICS]
-        cells.append(_difference(bench, variant))
-        known = paper.RESULTS.get(variant)
-        said = _NONE if known is None else " / ".join(f"{known[d].r1:.2f}" for d in Direction)
-        rows.append((*cells, str(paper.SAMPLES_K.get(variant, _NONE)), said))
+        cells = [variant, " ".join(_types(bench, variant)) or NONE, _count(bench, variant)]
+        cells += [score(metric, mean.get(f"{d.short} {metric}")) for d in Direction for metric in _METRICS]
+        cells.append(points(bench.gain(variant, bench.repair)) if bench.repair not in (None, variant) else NONE)
+        known = paper.known(paper.RESULTS, variant)
+        said = NONE if known is None else " / ".join(f"{known[d].r1:.2f}" for d in Direction)
+        rows.append((*cells, str(paper.known(paper.SAMPLES_K, variant) or NONE), said))
     return Table(
         "Tables 1, 7, 8", "results", tuple(heads), tuple(rows), "Scores in percent, MRR in [0, 1]. " + _equal(bench)
     )
@@ -162,7 +91,7 @@ def ablations(bench: Bench) -> Table | None:
         cells = [variant]
         for direction in Direction:
             found = bench.row(variant)["differences"].get(bench.repair, {}).get(f"{direction.short} R@1")
-            cells.append(_interval(found))
+            cells.append(points(found))
         difference = bench.row(variant)["differences"].get(bench.repair, {}).get("mean R@1", {})
         agrees = "yes" if difference and difference["mean"] < 0 else "no"
         rows.append((*cells, f"{said[0]:+.2f} / {said[1]:+.2f}", agrees))
@@ -172,70 +101,28 @@ def ablations(bench: Bench) -> Table | None:
 
 def rounds(bench: Bench) -> Table | None:
     """Table 19: what further rounds add."""
-    found = None
-    for variant in bench.whole():
-        with RunView.open(bench.runs[variant][0]) as view:
-            if view.config.pipeline.rounds > 1 and view.config.method.name == "repair":
-                found = variant
+    found = with_rounds(bench)
     if found is None:
         return None
     rows = []
-    for path_round in range(_n_rounds(bench, found)):
-        scores, counts = _by_round(bench, found, path_round)
-        said = paper.ROUNDS[path_round] if path_round < len(paper.ROUNDS) else None
+    for round, scores in enumerate(scores_by_round(bench, found)):
+        said = paper.ROUNDS[round] if round < len(paper.ROUNDS) else None
         rows.append(
             (
-                str(path_round),
-                f"{np.mean(counts):,.0f}",
-                *(_score("R@1", float(np.mean(scores[d]))) for d in Direction),
-                _NONE if said is None else f"{said[0]} K, {said[1]:.2f} / {said[2]:.2f}",
+                str(round),
+                f"{np.mean([_n_repaired(path, round) for path in bench.runs[found]]):,.0f}",
+                *(score("R@1", float(np.mean(scores[d]))) for d in Direction),
+                NONE if said is None else f"{said[0]} K, {said[1]:.2f} / {said[2]:.2f}",
             )
         )
     return Table("Table 19", "rounds", ("round", "repairs", "i2t R@1", "t2i R@1", "paper"), tuple(rows))
 
 
-def _n_rounds(bench: Bench, variant: str) -> int:
-    with RunView.open(bench.runs[variant][0]) as view:
-        return view.config.pipeline.rounds
-
-
-def _by_round(bench: Bench, variant: str, round: int) -> tuple[dict[Direction, list[float]], list[int]]:
-    scores: dict[Direction, list[float]] = {d: [] for d in Direction}
-    counts = []
-    for path in bench.runs[variant]:
-        with RunView.open(path) as view:
-            facts = next(e.facts for e in view.evaluations if e.round == round)
-            for direction in Direction:
-                metrics = facts["splits"][bench.facts["split"]][str(direction)]["metrics"]
-                scores[direction].append(metrics["R@1"]["value"])
-            repaired = {
-                r.failure_id
-                for earlier in range(round + 1)
-                for r in view.table(earlier, Repair)
-                if r.status is RepairStatus.REPAIRED
-            }
-            counts.append(len(repaired))
-    return scores, counts
-
-
-def curve(bench: Bench) -> Table | None:
-    """Figure 9: R@1 against the share of the budget."""
-    shares = sorted({_share_of(name) for name in bench.runs})
-    if len(shares) < 2:
-        return None
-    rows = []
-    for variant in bench.whole():
-        cells = [variant]
-        for share in shares:
-            name = variant if share == 100 else f"{variant} {share}%"
-            cells.append(_score("R@1", bench.row(name)["mean"]["mean R@1"]) if name in bench.runs else _NONE)
-        rows.append(tuple(cells))
-    heads = ("mean R@1 at", *(f"{share} % of the budget" for share in shares))
-    return Table("Figure 9", "budget curve", heads, tuple(rows))
-
-
-def _share_of(name: str) -> int:
-    return int(name.rsplit(" ", 1)[1][:-1]) if name.endswith("%") else 100
+def _n_repaired(run: Path, round: int) -> int:
+    """Failures repaired up to a round."""
+    with RunView.open(run) as view:
+        repairs = [repair for earlier in range(round + 1) for repair in view.table(earlier, Repair)]
+    return len({repair.failure_id for repair in repairs if repair.status is RepairStatus.REPAIRED})
 
 
 # ---------------------------------------------------------------------------------------------- costs
@@ -255,7 +142,7 @@ def tokens(bench: Bench) -> Table | None:
             per = facts["per_pair"]
             if per is not None:
                 said = paper.TOKENS_K[direction] if task == "total" else None
-                quoted = _NONE if said is None else f"{said[0]:g} / {said[1]:g} K"
+                quoted = NONE if said is None else f"{said[0]:g} / {said[1]:g} K"
                 rows.append((direction.short, task, f"{per['tokens_in']:.0f}", f"{per['tokens_out']:.0f}", quoted))
     heads = ("direction", "stage", "tokens in", "tokens out", "paper, in / out")
     note = "Per repaired pair, first seed. The paper does not say of what its thousands of tokens are."
@@ -269,8 +156,8 @@ def calls(bench: Bench) -> Table:
         with RunView.open(bench.runs[variant][0]) as view:
             n_text, n_image = _n_calls(view)
             n = _n_samples(view)
-        per = [f"{count / n:.2f}" if n else _NONE for count in (n_text, n_image)]
-        said = " / ".join(paper.CALLS_K.get(variant, (_NONE, _NONE)))
+        per = [f"{count / n:.2f}" if n else NONE for count in (n_text, n_image)]
+        said = " / ".join(paper.known(paper.CALLS_K, variant) or (NONE, NONE))
         rows.append((variant, f"{n:,}", f"{n_text:,}", f"{n_image:,}", *per, said))
     heads = (
         "method",
@@ -311,15 +198,6 @@ def _is_image(attempt: Attempt) -> bool:
 # ---------------------------------------------------------------------------------------------- quality
 
 
-def _quality(bench: Bench) -> Mapping[str, Any] | None:
-    view = bench.first(bench.repair) if bench.repair else None
-    if view is None:
-        return None
-    with view:
-        found = facts_of(view)["quality"]
-    return found[0] if found else None
-
-
 def criteria(bench: Bench) -> Table | None:
     """Table 12: why failures were dropped."""
     return _by_direction(
@@ -342,51 +220,21 @@ def error_types(bench: Bench) -> Table | None:
     )
 
 
-def closeness(bench: Bench) -> Table | None:
-    """Table 17: how close edits stay to the false positive."""
-    return _by_direction(
-        bench,
-        "Table 17",
-        "cosine of false positive and edit, mean",
-        lambda side: {k: v["mean"] for k, v in side["closeness"].items()},
-        reference.CLOSENESS,
-        percent=False,
-    )
-
-
-def shortfalls(bench: Bench) -> Table | None:
-    """Table 18: what became of kept failures that were not repaired, and how often kept edits are wrong."""
-    facts = _quality(bench)
-    if facts is None:
-        return None
-    rows = []
-    for direction in Direction:
-        for reason, n in list(facts["directions"][str(direction)]["unrepaired_reasons"].items())[:6]:
-            rows.append((direction.short, reason, f"{n:,}"))
-        true = ((facts["truth"] or {}).get("repairs_true_rate") or {}).get(str(direction))
-        if true is not None:
-            rows.append((direction.short, "kept edit does not match its query (semantic mismatch)", f"{1 - true:.1%}"))
-    note = "The paper's 60 shortfalls of 800: semantic mismatch 34, scaffold drift 21, ambiguous 4, artefact 1."
-    return Table("Table 18", "failure modes", ("direction", "what", "how many"), tuple(rows), note)
-
-
 def _by_direction(
     bench: Bench,
     name: str,
     title: str,
     values: Callable[[Mapping[str, Any]], Mapping[str, float | None]],
     said: Mapping[str, Mapping[str, float]],
-    *,
-    percent: bool = True,
 ) -> Table | None:
-    facts = _quality(bench)
+    facts = quality_of(bench)
     if facts is None:
         return None
 
     def shown(value: float | None) -> str:
         if value is None:
-            return _NONE
-        return f"{100 * value:.1f} %" if percent else f"{value:.3f}"
+            return NONE
+        return f"{100 * value:.1f} %"
 
     rows = []
     for direction in Direction:
@@ -464,24 +312,3 @@ def _samples(view: RunView, *, accepted: bool = False) -> Iterator[Sample]:
         for sample in read_table(path, Sample):
             if sample.kind is not SampleKind.NEIGHBOUR and not (accepted and sample.rejected is not None):
                 yield sample
-
-
-def _score(metric: str, value: float | None) -> str:
-    if value is None:
-        return _NONE
-    return f"{value:.4f}" if metric == "MRR" else f"{100 * value:.2f}"
-
-
-def _difference(bench: Bench, variant: str) -> str:
-    if bench.repair is None or variant == bench.repair:
-        return _NONE
-    return _interval(bench.row(variant)["differences"].get(bench.repair, {}).get("mean R@1"))
-
-
-def _interval(difference: Mapping[str, Any] | None) -> str:
-    if difference is None:
-        return _NONE
-    text = f"{100 * difference['mean']:+.2f}"
-    if difference.get("low") is not None:
-        text += f" [{100 * difference['low']:+.2f}, {100 * difference['high']:+.2f}]"
-    return text

@@ -30,7 +30,7 @@ def intervals(rows: Sequence[tuple[str, Sequence[tuple[str, Estimate]]]], *, zer
     ends = [x for e in estimates for x in (e.value, e.low, e.high) if x is not None] + ([0.0] if zero else [])
     if not ends:
         return ""
-    axis = _Axis(*_padded(min(ends), max(ends), unit="" if zero else unit), _LEFT, WIDTH - _RIGHT)
+    axis = Axis(*_padded(min(ends), max(ends), unit="" if zero else unit), _LEFT, WIDTH - _RIGHT)
     height = _ROW * len(rows) + 26
     parts = [axis.grid(8, height - 22), axis.labels(height - 8, signed=zero)]
     if zero:
@@ -137,14 +137,14 @@ def curves(
     height, head, base, left, right = 176, 10, 146, 44, WIDTH - 16
     low, high = _padded(min(y for _, y in points), max(y for _, y in points), unit="")
     x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
-    x_axis = _Axis(x_low, max(x_high, x_low + 1), left, right)
-    y_axis = _Axis(low, high, base, head)
+    x_axis = Axis(x_low, max(x_high, x_low + 1), left, right)
+    y_axis = Axis(low, high, base, head)
     parts = []
     for tick in y_axis.ticks(4):
         parts.append(_line(left, y_axis(tick), right, y_axis(tick), "gridline"))
-        parts.append(_text(left - 6, y_axis(tick) + 4, _number(tick), "tick end"))
+        parts.append(_text(left - 6, y_axis(tick) + 4, number(tick), "tick end"))
     for tick in x_axis.ticks(5):
-        parts.append(_text(x_axis(tick), base + 14, _number(tick), "tick mid"))
+        parts.append(_text(x_axis(tick), base + 14, number(tick), "tick mid"))
     parts.append(_line(left, base, right, base, "axis"))
     parts.append(_text((left + right) / 2, base + 28, x_label, "tick mid"))
     for style, line in series:
@@ -155,7 +155,7 @@ def curves(
     return _svg(height, parts, label)
 
 
-class _Axis:
+class Axis:
     """From numbers to places between `start` and `end`."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
@@ -177,7 +177,7 @@ class _Axis:
 
     def labels(self, y: float, *, signed: bool) -> str:
         return "".join(
-            _text(self(t), y, f"{'+' if signed and t > 1e-12 else ''}{_number(t)}", "tick mid") for t in self.ticks(5)
+            _text(self(t), y, f"{'+' if signed and t > 1e-12 else ''}{number(t)}", "tick mid") for t in self.ticks(5)
         )
 
 
@@ -210,7 +210,8 @@ def _text(x: float, y: float, text: str, style: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{style}">{escape(text)}</text>'
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """As an axis shows it."""
     if abs(value) < 1e-12:
         return "0"
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,90 @@
+"""Claims by exact numbers: what is compared, and when it holds, is open, or fails."""
+
+from pathlib import Path
+
+import pytest
+
+from repair.numerics.statistics import Seeds
+from repair.reports.benches import Bench
+from repair.reports.claims import Comparison, claims, comparisons
+from tests.reports.benches import bench
+
+SETTINGS = {
+    "Vanilla": ["method.name=vanilla"],
+    "LaCLIP": ["method.name=laclip"],
+    "w/o Repair": ["grids.use_edits=false"],
+    "local only": ["training.loss=local_grids"],
+}
+SCORES = {
+    "RePair": [0.50, 0.52, 0.54],
+    "RePair 80%": [0.50, 0.52, 0.54],
+    "RePair 40%": [0.45, 0.47, 0.49],
+    "Vanilla": [0.40, 0.42, 0.44],  # 10 points below in every seed
+    "LaCLIP": [0.47, 0.53, 0.52],
+    "LaCLIP 40%": [0.40, 0.40, 0.40],
+    "w/o Repair": [0.51, 0.53, 0.55],  # 1 point above in every seed
+    "local only": [0.60, 0.60, 0.60],  # neither a baseline nor an ablation of the paper's
+    "3 rounds": [0.56, 0.58, 0.60],
+}
+ROUNDS = {"3 rounds": [[0.50, 0.55, 0.56], [0.52, 0.57, 0.58], [0.54, 0.59, 0.60]]}
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench.open(bench(tmp_path_factory.mktemp("claims"), SCORES, SETTINGS, rounds=ROUNDS))
+
+
+def test_what_is_compared(opened: Bench) -> None:
+    found = {(one.claim[:3], one.what): one for one in comparisons(opened)}
+    assert list(found) == [
+        ("(a)", "RePair − Vanilla"),
+        ("(a)", "RePair − LaCLIP"),
+        ("(b)", "RePair 40% − Vanilla"),
+        ("(b)", "RePair 40% − LaCLIP"),
+        ("(c)", "RePair − w/o Repair"),
+        ("(d)", "3 rounds: round 1 − round 0"),
+        ("(d)", "3 rounds: (round 1 − round 0) − (round 2 − round 1)"),
+    ]
+    gains = [one.gain.mean for one in found.values()]
+    assert gains == pytest.approx([0.10, 0.04 / 3, 0.05, -0.11 / 3, -0.01, 0.05, 0.04])
+    verdicts = [one.verdict for one in found.values()]
+    assert verdicts == ["holds", "open", "holds", "open", "fails", "holds", "holds"]
+    assert found["(a)", "RePair − Vanilla"].paper == pytest.approx(2.03)  # of 62.64, 46.11 and 60.54, 44.15
+    assert found["(c)", "RePair − w/o Repair"].paper == pytest.approx(1.86)
+
+
+def test_a_claim_is_as_good_as_its_worst_comparison(opened: Bench) -> None:
+    short, every = claims(opened)
+    assert [(row[0][:3], *row[1:4], row[-1]) for row in short.rows] == [
+        ("(a)", "1", "1", "0", "open"),
+        ("(b)", "1", "1", "0", "open"),
+        ("(c)", "0", "0", "1", "fails"),
+        ("(d)", "1", "0", "0", "holds"),
+        ("(d)", "1", "0", "0", "holds"),
+    ]
+    assert short.rows[2][4] == "RePair − w/o Repair: -1.00 [-1.00, -1.00]"
+    assert every.rows[0] == ("(a)", "RePair − Vanilla", "+10.00 [+10.00, +10.00]", "+2.03", "holds")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.1, 0.3, "holds"),
+        (0.0, 0.4, "open"),
+        (-0.2, 0.6, "open"),
+        (-0.4, -0.1, "fails"),
+        (None, None, "open, one seed"),
+    ],
+)
+def test_verdicts(low: float | None, high: float | None, verdict: str) -> None:
+    gain = Seeds(n=3, mean=0.2, sd=None, low=low, high=high, confidence=0.95)
+    assert Comparison("c", "w", gain).verdict == verdict
+
+
+def test_one_seed_and_no_repair(tmp_path: Path) -> None:
+    one = bench(tmp_path / "one", {"repair": [0.5], "vanilla": [0.4]}, {"vanilla": ["training.loss=vanilla"]})
+    (found,) = comparisons(Bench.open(one))
+    assert (found.what, found.verdict) == ("repair − vanilla", "open, one seed")
+    assert found.paper == pytest.approx(2.03)  # whatever the case
+    none = bench(tmp_path / "none", {"a": [0.5], "b": [0.4]}, {})
+    assert claims(Bench.open(none)) == []
