@@ -332,13 +332,17 @@ def bench(
         str | None,
         typer.Option(help="Equal budgets: samples, calls or steps; default: the file's bench.match, else none."),
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this variant and the references; may be given several times.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run several variants over several seeds at equal budgets, and print the table with intervals. Resumes."""
     from repair.pipeline.bench import run_bench
     from repair.pipeline.bench_lines import bench_lines
 
-    _emit(run_bench(config, overrides or (), progress=ConsoleProgress(), match=match), as_json, bench_lines)
+    found = run_bench(config, overrides or (), progress=ConsoleProgress(), match=match, only=only or ())
+    _emit(found, as_json, bench_lines)
 
 
 @app.command(rich_help_panel="Compare")

@@ -123,6 +123,7 @@ def test_what_a_budget_allows() -> None:
     [
         ('bench.match="tokens"', "match='tokens'"),
         ("bench.fractions=[0.0]", "bench.fractions must be"),
+        ("bench.fractions={LaCLP=[0.5]}", 'bench.fractions names "LaCLP"'),
         ("bench.lr_grid=[2]", "bench.lr_grid must be"),
         ("bench.tune_seeds=[7]", "bench.tune_seeds names 7"),
         ('bench.budget_of="LaCLP"', 'did you mean "LaCLIP"'),
@@ -139,6 +140,17 @@ def test_refused(tmp_path: Path, setting: str, message: str) -> None:
     (tmp_path / "tiny.toml").write_text(BENCH)
     with pytest.raises(ConfigError, match=message):
         load_plan(tmp_path / "tiny.toml", [setting])
+
+
+def test_some_variants_only_and_fractions_of_some(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(BENCH + "FSC = ['method.name=fsc_clip']\n[bench.paper]\nLaCLIP = -1.0\n")
+    plan = load_plan(tmp_path / "tiny.toml", ["bench.fractions={LaCLIP=[0.5]}"], only=["FSC"])
+    assert plan.variants == ("RePair", "FSC")
+    assert plan.equal is not None
+    assert plan.equal.fractions["LaCLIP"] == (0.5,)
+    assert plan.equal.fractions["RePair"] == (1.0,)
+    with pytest.raises(ConfigError, match='--only names "FCS": did you mean "FSC"'):
+        load_plan(tmp_path / "tiny.toml", only=["FCS"])
 
 
 def test_every_shipped_bench_file_is_good() -> None:

@@ -10,6 +10,7 @@ A bench file is a config with one more section:
     match = "samples"                                     # equal budgets: samples, calls or steps; default: none
     budget_of = "repair"                                  # whose use is the budget; default: the first reference
     fractions = [0.5, 1.0]                                # of that budget, each a row of its own; default: [1.0]
+                                                          # or of some variants only: { repair = [0.5, 1.0] }
     lr_grid = [3e-5, 1e-4]                                # chosen for each variant on val; default: the file's lr
     tune_seeds = [0]                                      # the seeds that choose; default: the first
     suites = ["world"]                                    # of `repair eval --suite`, for every run; default: none
@@ -22,9 +23,9 @@ A bench file is a config with one more section:
     [bench.paper]                                         # the paper's differences to the last reference, in points
     vanilla = [-2.10, -1.96]                              # of R@1, i2t and t2i, or a number: of their mean
 
-`--set bench.seeds=[0]` and the like change this section. Runs of one seed share their calls, so a variant asks only
-what no other asked before. Each run is a folder of its own and resumes like any other; the table is made from the
-folders alone.
+`--set bench.seeds=[0]` and the like change this section; `--only NAME` keeps these variants and the references. Runs of
+one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own and
+resumes like any other; the table is made from the folders alone.
 
 Whatever the match, every step of every variant encodes as many items. Under `samples` no variant trains on more
 samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls. The learning rate is chosen
@@ -84,14 +85,14 @@ class Equal:
 
     match: Match
     budget_of: str
-    fractions: tuple[float, ...]
+    fractions: Mapping[str, tuple[float, ...]]  # by variant
     rates: tuple[float, ...]  # () for the file's own
     tune_seeds: tuple[int, ...]
 
 
-def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = None) -> Plan:
-    """Read a bench file; `match` comes before the file's. Raises ConfigError naming what is wrong with its [bench]
-    section or any variant's settings."""
+def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = None, only: Sequence[str] = ()) -> Plan:
+    """Read a bench file; `match` comes before the file's; with `only`, these variants and the references. Raises
+    ConfigError naming what is wrong with its [bench] section or any variant's settings."""
     section, base = _split_file(path)
     section |= {
         name.removeprefix(_PREFIX): value for name, value in map(parse_override, overrides) if name.startswith(_PREFIX)
@@ -108,6 +109,13 @@ def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = 
     for name in references:
         if name not in variants:
             raise ConfigError(f'{path}: bench.references names "{name}": {suggest(str(name), variants)}')
+    for name in only:
+        if name not in variants:
+            raise ConfigError(f'{path}: --only names "{name}": {suggest(name, variants)}')
+    every = variants
+    if only:
+        kept = {*only, *references, section.get("budget_of")}
+        variants = {name: changes for name, changes in variants.items() if name in kept}
     root = load_config(base, overrides=overrides)
     folder = Path(root.run.folder) / path.stem
     configs = {}
@@ -128,8 +136,8 @@ def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = 
         references=tuple(references),
         split=section.get("split", root.data.test_split),
         configs=configs,
-        paper=_paper(path, section.get("paper", {}), variants),
-        equal=_equal(path, section, variants, references, seeds, match),
+        paper=_paper(path, section.get("paper", {}), every),
+        equal=_equal(path, section, every, references, seeds, match),
         suites=checked_suites(section, where=str(path)),
     )
 
@@ -155,7 +163,7 @@ def _equal(
     return Equal(
         match=checked_match(asked or "steps", where=f"{path}: bench"),
         budget_of=budget_of,
-        fractions=_numbers(path, "fractions", section.get("fractions", [1.0]), most=1.0),
+        fractions=_fractions(path, section.get("fractions", [1.0]), variants),
         rates=_numbers(path, "lr_grid", section.get("lr_grid", []), most=1.0),
         tune_seeds=tuple(tune_seeds),
     )
@@ -171,17 +179,27 @@ def _paper(path: Path, said: Any, variants: Mapping[str, Any]) -> dict[str, floa
     return dict(said)
 
 
+def _fractions(path: Path, said: Any, variants: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    given = said if isinstance(said, dict) else dict.fromkeys(variants, said)
+    for name in given:
+        if name not in variants:
+            raise ConfigError(f'{path}: bench.fractions names "{name}": {suggest(str(name), variants)}')
+    return {name: _numbers(path, "fractions", given.get(name, [1.0]), most=1.0) for name in variants}
+
+
 def _numbers(path: Path, name: str, values: Any, *, most: float) -> tuple[float, ...]:
     if not isinstance(values, list) or not all(isinstance(v, (int, float)) and 0 < v <= most for v in values):
         raise ConfigError(f"{path}: bench.{name} must be a list of numbers above 0, at most {most:g}, not {values!r}")
     return tuple(float(value) for value in values)
 
 
-def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match: str | None = None) -> dict[str, Any]:
+def run_bench(
+    path: Path, overrides: Sequence[str], *, progress: Progress, match: str | None = None, only: Sequence[str] = ()
+) -> dict[str, Any]:
     """Run what is not finished, then compare. Also written to `bench.json` in the bench's folder."""
     from repair.pipeline.run import run_pipeline
 
-    plan = load_plan(path, overrides, match=match)
+    plan = load_plan(path, overrides, match=match, only=only)
     # Opened before any run, so that a wrong path costs no night.
     session = None
     if plan.suites.names:
@@ -191,7 +209,7 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match
     for variant, seed in _order(plan):
         progress.say(f"bench: {variant}, seed {seed}")
         run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
-    command = bench_command(path, overrides, match=match)
+    command = bench_command(path, overrides, match=match, only=only)
     table = {**compare(plan), "command": command}
     write_json(plan.folder / "bench.json", table)
     if session is not None:
@@ -201,10 +219,11 @@ def run_bench(path: Path, overrides: Sequence[str], *, progress: Progress, match
     return table
 
 
-def bench_command(path: Path, overrides: Sequence[str], *, match: str | None) -> list[str]:
+def bench_command(path: Path, overrides: Sequence[str], *, match: str | None, only: Sequence[str] = ()) -> list[str]:
     """The words of the command line that makes this bench, or goes on with it."""
     settings = [word for override in overrides for word in ("--set", override)]
-    return ["repair", "bench", str(path), *settings, *(["--match", match] if match else [])]
+    kept = [word for name in only for word in ("--only", name)]
+    return ["repair", "bench", str(path), *kept, *settings, *(["--match", match] if match else [])]
 
 
 def _order(plan: Plan) -> list[tuple[str, int]]:
@@ -239,7 +258,7 @@ def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
     configs = {}
     for variant in plan.variants:
         budgeted = has_samples(plan.configs[variant, plan.seeds[0]])
-        for fraction in sorted(equal.fractions, reverse=True) if budgeted else [1.0]:
+        for fraction in sorted(equal.fractions[variant], reverse=True) if budgeted else [1.0]:
             label = variant if fraction == 1 else f"{variant} {fraction:.0%}"
             for seed in plan.seeds:
                 configs[label, seed] = _at(
