@@ -5,19 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from repair.core.errors import ConfigError
 from repair.core.progress import Silent
 from repair.core.synthesis import Sample
 from repair.evaluation.document import read_results
 from repair.pipeline.bench import load_plan, run_bench
 from repair.pipeline.bench_lines import bench_lines
-from repair.pipeline.budgets import allowance, best_rate
+from repair.pipeline.budgets import allowance, best_rate, reference_use
+from repair.pipeline.stages_repair import SELECTED_TASK
 from repair.reports.bench_tables import bench_tables
 from repair.reports.benches import Bench
 from repair.reports.results_page import results_page
+from repair.store.files import read_json
+from repair.store.ledger import Ledger
 from repair.store.tables import read_table
 from tests.pipeline.tiny import config
+from tests.pipeline.tiny import run as run_tiny
 
+NOTE = ("bench: the file's fractions are left out, since match=steps has no budget to share",)
 BENCH = """
 [data]
 options = { n_train = 60, n_val = 15, n_test = 20 }
@@ -43,12 +47,38 @@ LaCLIP = ["method.name=laclip"]
 """
 
 
+class Told(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def overrides(folder: Path) -> list[str]:
+    return [f"run.folder={folder}", f"run.cache={folder}/cache"]
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, told: Told) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("bench")
     path = folder / "tiny.toml"
     path.write_text(BENCH)
-    return folder, run_bench(path, [f"run.folder={folder}", f"run.cache={folder}/cache"], progress=Silent())
+    return folder, run_bench(path, overrides(folder), progress=told)
+
+
+def test_what_is_said_on_the_way(finished: tuple[Path, dict], told: Told) -> None:
+    folder, _ = finished
+    lines = [line for line in told.lines if line.startswith("bench: ")]
+    assert lines[0] == "bench: RePair, seed 0 (for the budget)"
+    assert lines[1] == "bench: RePair, lr 0.0001, seed 0, for choosing on val"
+    place = folder / "tiny"
+    assert lines[-1] == f"bench: wrote {place}/bench.json; `repair tables {place}` prints the paper's tables from it"
 
 
 def test_no_variant_uses_more_samples_than_the_reference(finished: tuple[Path, dict]) -> None:
@@ -107,6 +137,46 @@ def test_every_run_and_the_base_are_judged_on_the_suites(finished: tuple[Path, d
         assert suite["seeds"][variant][found.headline] == [found.score(group, metric).value]
 
 
+def test_again_it_is_the_same_table_and_another_command_line_keeps_it(finished: tuple[Path, dict]) -> None:
+    folder, table = finished
+    place, before = folder / "tiny", (folder / "tiny" / "bench.json").read_text()
+    told = Told()
+    run_bench(folder / "tiny.toml", overrides(folder), progress=told)
+    assert (place / "bench.json").read_text() == before
+    assert all("kept from before" in line for line in told.lines if not line.startswith("bench: "))
+    run_bench(folder / "tiny.toml", overrides(folder), progress=told, only=["LaCLIP"])
+    assert (place / "bench-1.json").read_text() == before
+    assert list(read_json(place / "bench.json")["runs"]) == ["LaCLIP", "LaCLIP 50%", "RePair", "RePair 50%"]
+    (place / "bench-1.json").rename(place / "bench.json")
+    assert table["runs"] == read_json(place / "bench.json")["runs"]
+
+
+def test_the_reference_at_its_whole_budget_is_repair_itself(finished: tuple[Path, dict]) -> None:
+    """Its run is the one that the budget was read from; at half the budget it is held."""
+    _, table = finished
+    (whole,), (half,) = table["runs"]["RePair"], table["runs"]["RePair 50%"]
+    lr = table["equal"]["lr"]["RePair"]
+    assert Path(whole).name == f"repair-lr-{lr:g}-seed-0"
+    assert read_json(Path(whole) / "run.json")["settings"]["grids.max_samples"] is None
+    assert Path(half).name == f"repair-lr-{lr:g}-samples-50-seed-0"
+    assert read_json(Path(half) / "run.json")["settings"]["grids.max_samples"] == table["equal"]["budgets"][0] // 2
+
+
+@pytest.mark.parametrize("plan", ["staged", "fused"])
+def test_calls_are_those_that_the_run_asked(tmp_path: Path, plan: str) -> None:
+    """With the check of selected edits, and whatever others asked on a shared ledger."""
+    checked = (f"run.calls={tmp_path}/calls", f"calls.plan={plan}", "selection.verify_candidates=true")
+    run_tiny(tmp_path, *checked, "run.name=a", until="select")
+    settings = config(tmp_path, *checked, "run.name=a")
+    use = reference_use(settings, "calls")
+    with Ledger.view(tmp_path / "calls" / "ledger.sqlite") as ledger:
+        calls = [logged.attempt.call for logged in ledger.attempts()]
+    assert use == len({call.key for call in calls})
+    assert any(call.task == SELECTED_TASK for call in calls)
+    run_tiny(tmp_path, *checked, "run.name=b", "editing.n_candidates=5", "mining.max_failures=15", until="select")
+    assert reference_use(settings, "calls") == use
+
+
 def test_what_a_budget_allows() -> None:
     repair, other = config(Path("x")), config(Path("x"), "method.name=laclip")
     assert allowance(other, "samples", 100, 0.5) == ["method.max_samples=50"]
@@ -118,42 +188,9 @@ def test_what_a_budget_allows() -> None:
     assert best_rate({1e-4: 0.5, 1e-5: 0.5, 1e-3: 0.4}) == 1e-5
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ('bench.match="tokens"', "match='tokens'"),
-        ("bench.fractions=[0.0]", "bench.fractions must be"),
-        ("bench.fractions={LaCLP=[0.5]}", 'bench.fractions names "LaCLP"'),
-        ("bench.lr_grid=[2]", "bench.lr_grid must be"),
-        ("bench.tune_seeds=[7]", "bench.tune_seeds names 7"),
-        ('bench.budget_of="LaCLP"', 'did you mean "LaCLIP"'),
-        ("bench.paper={LaCLP=1.0}", 'did you mean "LaCLIP"'),
-        ('bench.paper={LaCLIP="-1"}', "bench.paper.LaCLIP must be a number or"),
-        ('bench.suites=["wrld"]', 'tiny.toml: bench.suites: unknown suite "wrld": did you mean "world"'),
-        ('bench.suites=["world(n=2"]', "bench.suites: cannot read suite"),
-        ('bench.suites=["world", "world"]', 'bench.suites names "world" twice'),
-        ('bench.suites="world"', "bench.suites must be a list of texts"),
-        ("bench.suite_data=[1]", "bench.suite_data must be a list of texts"),
-    ],
-)
-def test_refused(tmp_path: Path, setting: str, message: str) -> None:
-    (tmp_path / "tiny.toml").write_text(BENCH)
-    with pytest.raises(ConfigError, match=message):
-        load_plan(tmp_path / "tiny.toml", [setting])
-
-
-def test_some_variants_only_and_fractions_of_some(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(BENCH + "FSC = ['method.name=fsc_clip']\n[bench.paper]\nLaCLIP = -1.0\n")
-    plan = load_plan(tmp_path / "tiny.toml", ["bench.fractions={LaCLIP=[0.5]}"], only=["FSC"])
-    assert plan.variants == ("RePair", "FSC")
-    assert plan.equal is not None
-    assert plan.equal.fractions["LaCLIP"] == (0.5,)
-    assert plan.equal.fractions["RePair"] == (1.0,)
-    with pytest.raises(ConfigError, match='--only names "FCS": did you mean "FSC"'):
-        load_plan(tmp_path / "tiny.toml", only=["FCS"])
-
-
 def test_every_shipped_bench_file_is_good() -> None:
     for path in sorted(Path("configs").glob("bench-*.toml")):
         plan = load_plan(path)
         assert len(plan.variants) > 2
+    for match in ("samples", "calls", "steps"):  # as configs/bench-methods.toml offers
+        assert load_plan(Path("configs/bench-methods.toml"), match=match).notes == (NOTE if match == "steps" else ())

@@ -48,3 +48,15 @@ def test_the_paper_stands_beside_the_last_reference_only() -> None:
     lines = bench_lines(table(-0.02, 0.01, -2.0))
     heads = [line for line in lines if line.startswith("| minus")]
     assert [("paper" in head) for head in heads] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("scores", "line"),
+    [
+        ({}, "learning rates: repair 0.0001"),
+        ({"0.0001": 0.5, "0.001": 0.4}, "learning rates, chosen on val: repair 0.0001"),
+    ],
+)
+def test_rates_are_called_chosen_only_where_there_was_a_choice(scores: dict[str, float], line: str) -> None:
+    equal = {"match": "steps", "budget_of": "repair", "budgets": {}, "lr": {"repair": 1e-4}, "val": {"repair": scores}}
+    assert line in bench_lines({**table(-0.02, 0.01, -2.0), "equal": equal})

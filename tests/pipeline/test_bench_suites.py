@@ -104,5 +104,5 @@ def test_wrong_options_and_missing_data_are_refused_when_opened(tmp_path: Path) 
         (Suites(("sugarcrepe",), ()), "in a bench --data is bench.suite_data"),
     ):
         with pytest.raises(ConfigError, match=message):
-            open_suites(suites, config(tmp_path), progress=Silent())
-    assert checked_suites({"suites": ["sugarcrepe"], "suite_data": "x"}, where="b") == Suites(("sugarcrepe",), ("x",))
+            open_suites(suites, config(tmp_path), where="b.toml", progress=Silent())
+    assert checked_suites(["sugarcrepe"], ["x"], where="b") == Suites(("sugarcrepe",), ("x",))

@@ -120,13 +120,14 @@ class Interrupted(RepairError):
 
 
 def suggest(name: str, choices: Iterable[str]) -> str:
-    """The tail of an "unknown name" message: the nearest choice, if one is near, then all of them, sorted.
+    """The tail of an "unknown name" message: the nearest choice, whatever its case, if one is near, then all of them.
 
     Example:
         >>> suggest("vanila", ["vanilla", "local_grids"])
         'did you mean "vanilla"? Choices: local_grids, vanilla'
     """
     ordered = sorted(choices)
-    near = difflib.get_close_matches(name, ordered, n=1)
-    hint = f'did you mean "{near[0]}"? ' if near else ""
+    folded = {choice.casefold(): choice for choice in ordered}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    hint = f'did you mean "{folded[near[0]]}"? ' if near else ""
     return f"{hint}Choices: {', '.join(ordered) if ordered else '(none)'}"

@@ -9,7 +9,8 @@ A bench file is a config with one more section:
     split = "test"                                        # default: data.test_split
     match = "samples"                                     # equal budgets: samples, calls or steps; default: none
     budget_of = "repair"                                  # whose use is the budget; default: the first reference
-    fractions = [0.5, 1.0]                                # of that budget, each a row of its own; default: [1.0]
+    fractions = [0.5, 1.0]                                # of that budget, the whole among them, each a row of its
+                                                          # own; default: [1.0]; not with match = "steps"
                                                           # or of some variants only: { repair = [0.5, 1.0] }
     lr_grid = [3e-5, 1e-4]                                # chosen for each variant on val; default: the file's lr
     tune_seeds = [0]                                      # the seeds that choose; default: the first
@@ -25,15 +26,16 @@ A bench file is a config with one more section:
 
 `--set bench.seeds=[0]` and the like change this section; `--only NAME` keeps these variants and the references. Runs of
 one seed share their calls, so a variant asks only what no other asked before. Each run is a folder of its own and
-resumes like any other; the table is made from the folders alone.
+resumes like any other; the table is made from the folders alone, and that of another command line is kept beside it.
+What is wrong with the section or with any variant is said before any run (`bench_file.py`).
 
 Whatever the match, every step of every variant encodes as many items. Under `samples` no variant trains on more
 samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls. The learning rate is chosen
-by mean R@1 on the val split, at the whole budget; the test split is never looked at.
+by mean R@1 on the val split, at the whole budget; the test split is never looked at. `budget_of` itself, at its whole
+budget of samples, is held by nothing.
 """
 
-import json
-import tomllib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -41,20 +43,17 @@ from typing import Any
 
 import numpy as np
 
-from repair.config import Config, load_config, parse_override
-from repair.core.errors import ConfigError, suggest
+from repair.config import Config, load_config, toml_literal
+from repair.core.errors import ConfigError, RunMismatch, StoreError
 from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
-from repair.pipeline.bench_suites import BASE, NO_SUITES, Suites, checked_suites, judge_runs, open_suites
-from repair.pipeline.budgets import Match, allowance, best_rate, checked_match, has_samples, reference_use
-from repair.store.files import write_json
+from repair.pipeline.bench_file import BenchFile, Equal, read_bench, slug
+from repair.pipeline.bench_suites import BASE, NO_SUITES, Suites, judge_runs, open_suites
+from repair.pipeline.budgets import LAST_STAGE, allowance, best_rate, has_samples, reference_use
+from repair.store.files import read_json, storing, write_json
 
-_PREFIX = "bench."
-_KEYS = frozenset(
-    {"seeds", "seed_settings", "references", "split", "variants", "paper"}
-    | {"match", "budget_of", "fractions", "lr_grid", "tune_seeds", "suites", "suite_data"}
-)
+TABLE = "bench.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,153 +69,163 @@ class Plan:
     paper: Mapping[
         str, float | list[float]
     ]  # its differences to the last reference: of i2t and t2i R@1, or of the mean
-    equal: "Equal | None" = None  # how budgets are matched and learning rates chosen
+    equal: Equal | None = None  # how budgets are matched and learning rates chosen
     account: Mapping[str, Any] = field(default_factory=dict)  # budgets and rates, once known
     suites: Suites = NO_SUITES
+    notes: tuple[str, ...] = ()  # what of the file does not hold this time, for people
 
     @property
     def variants(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(variant for variant, _ in self.configs))
 
 
-@dataclass(frozen=True, slots=True)
-class Equal:
-    """How a bench matches budgets and chooses learning rates."""
-
-    match: Match
-    budget_of: str
-    fractions: Mapping[str, tuple[float, ...]]  # by variant
-    rates: tuple[float, ...]  # () for the file's own
-    tune_seeds: tuple[int, ...]
-
-
 def load_plan(path: Path, overrides: Sequence[str] = (), *, match: str | None = None, only: Sequence[str] = ()) -> Plan:
     """Read a bench file; `match` comes before the file's; with `only`, these variants and the references. Raises
     ConfigError naming what is wrong with its [bench] section or any variant's settings."""
-    section, base = _split_file(path)
-    section |= {
-        name.removeprefix(_PREFIX): value for name, value in map(parse_override, overrides) if name.startswith(_PREFIX)
-    }
-    overrides = [override for override in overrides if not override.startswith(_PREFIX)]
-    unknown = sorted(set(section) - _KEYS)
-    if unknown:
-        raise ConfigError(f'{path}: unknown setting "bench.{unknown[0]}": {suggest(unknown[0], _KEYS)}')
-    seeds = _seeds(path, section.get("seeds", [0, 1, 2]))
-    variants: dict[str, list[str]] = section.get("variants") or {}
-    if len(variants) < 2:
-        raise ConfigError(f"{path}: [bench.variants] needs two variants or more, each a list of settings")
-    references = section.get("references", [next(iter(variants))])
-    for name in references:
-        if name not in variants:
-            raise ConfigError(f'{path}: bench.references names "{name}": {suggest(str(name), variants)}')
-    for name in only:
-        if name not in variants:
-            raise ConfigError(f'{path}: --only names "{name}": {suggest(name, variants)}')
-    every = variants
-    if only:
-        kept = {*only, *references, section.get("budget_of")}
-        variants = {name: changes for name, changes in variants.items() if name in kept}
-    root = load_config(base, overrides=overrides)
+    asked = read_bench(path, overrides, match=match, only=only)
+    root = _config(str(path), asked, [])
     folder = Path(root.run.folder) / path.stem
     configs = {}
-    for variant, changes in variants.items():
-        for seed in seeds:
-            places = [
-                f"run.folder={folder}",
-                f"run.name={_slug(variant)}-seed-{seed}",
-                f"run.calls={folder}/calls-seed-{seed}",
-                f"run.cache={root.cache_path()}",
-            ]
-            seeded = [f"{name}={seed}" for name in section.get("seed_settings", ["run.seed"])]
-            configs[variant, seed] = load_config(base, overrides=[*overrides, *seeded, *changes, *places])
-    return Plan(
+    for seed in asked.seeds:
+        seeded = [f"{name}={seed}" for name in asked.seed_settings]
+        _config(f"{path}: bench.seed_settings", asked, seeded)
+        for variant, changes in asked.variants.items():
+            places = {
+                "run.folder": str(folder),
+                "run.name": f"{slug(variant)}-seed-{seed}",
+                "run.calls": f"{folder}/calls-seed-{seed}",
+                "run.cache": str(root.cache_path()),
+            }
+            placed = [f"{name}={toml_literal(place)}" for name, place in places.items()]
+            configs[variant, seed] = _config(f"{path}: {variant}", asked, [*seeded, *changes, *placed])
+    plan = Plan(
         name=path.stem,
         folder=folder,
-        seeds=tuple(seeds),
-        references=tuple(references),
-        split=section.get("split", root.data.test_split),
-        configs=configs,
-        paper=_paper(path, section.get("paper", {}), every),
-        equal=_equal(path, section, every, references, seeds, match),
-        suites=checked_suites(section, where=str(path)),
+        seeds=asked.seeds,
+        references=asked.references,
+        split=asked.split or root.data.test_split,
+        configs={(variant, seed): configs[variant, seed] for variant in asked.variants for seed in asked.seeds},
+        paper=asked.paper,
+        equal=asked.equal,
+        suites=asked.suites,
+        notes=asked.notes,
     )
+    _require_comparable(path, plan)
+    return plan
 
 
-def _equal(
-    path: Path,
-    section: Mapping[str, Any],
-    variants: Mapping[str, Any],
-    references: Sequence[str],
-    seeds: Sequence[int],
-    match: str | None,
-) -> Equal | None:
-    asked = match or section.get("match")
-    if asked is None and not section.get("lr_grid") and not section.get("fractions"):
-        return None
-    budget_of = section.get("budget_of", references[0])
-    if budget_of not in variants:
-        raise ConfigError(f'{path}: bench.budget_of names "{budget_of}": {suggest(str(budget_of), variants)}')
-    tune_seeds = section.get("tune_seeds", list(seeds[:1]))
-    for seed in tune_seeds:
-        if seed not in seeds:
-            raise ConfigError(f"{path}: bench.tune_seeds names {seed}, which is none of bench.seeds: {list(seeds)}")
-    return Equal(
-        match=checked_match(asked or "steps", where=f"{path}: bench"),
-        budget_of=budget_of,
-        fractions=_fractions(path, section.get("fractions", [1.0]), variants),
-        rates=_numbers(path, "lr_grid", section.get("lr_grid", []), most=1.0),
-        tune_seeds=tuple(tune_seeds),
-    )
+def _config(where: str, asked: BenchFile, changes: Sequence[str]) -> Config:
+    """The file's config with these changes. Raises ConfigError, each of its lines after `where`."""
+    try:
+        return load_config(asked.content, overrides=[*asked.overrides, *changes])
+    except ConfigError as error:
+        lines = [line.removeprefix("config: ") for line in str(error).splitlines()]
+        raise ConfigError("\n".join(f"{where}: {line}" for line in lines)) from None
 
 
-def _paper(path: Path, said: Any, variants: Mapping[str, Any]) -> dict[str, float | list[float]]:
-    for variant, value in said.items():
-        if variant not in variants:
-            raise ConfigError(f'{path}: bench.paper names "{variant}": {suggest(str(variant), variants)}')
-        values = value if isinstance(value, list) else [value]
-        if len(values) not in (1, len(Direction)) or not all(type(v) in (int, float) for v in values):
-            raise ConfigError(f"{path}: bench.paper.{variant} must be a number or [i2t, t2i], in points, not {value!r}")
-    return dict(said)
+def _require_comparable(path: Path, plan: Plan) -> None:
+    """Raises ConfigError, before any run, for what would only be noticed at the end of some, or never."""
+    for variant in plan.variants:
+        configs = [plan.configs[variant, seed] for seed in plan.seeds]
+        data = configs[0].data
+        evaluated = dict.fromkeys((data.val_split, data.test_split))
+        if plan.split not in evaluated:
+            raise ConfigError(
+                f"{path}: {variant}: bench.split must be a split that is evaluated, {' or '.join(evaluated)} "
+                f"(data.val_split, data.test_split), not {toml_literal(plan.split)}"
+            )
+        if len({config.fingerprint() for config in configs}) < len(configs):
+            raise ConfigError(
+                f"{path}: {variant}: its seeds would all be equal: bench.seed_settings must name what a seed changes, "
+                'e.g. ["run.seed"], and the variant must leave it'
+            )
+    if plan.equal is not None and plan.equal.match != "steps":
+        name = plan.configs[plan.equal.budget_of, plan.seeds[0]].method.name
+        if name != "repair":
+            raise ConfigError(
+                f'{path}: bench.budget_of must name a variant of method.name=repair, not "{plan.equal.budget_of}" '
+                f"(method.name={name}): set bench.budget_of"
+            )
 
 
-def _fractions(path: Path, said: Any, variants: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    given = said if isinstance(said, dict) else dict.fromkeys(variants, said)
-    for name in given:
-        if name not in variants:
-            raise ConfigError(f'{path}: bench.fractions names "{name}": {suggest(str(name), variants)}')
-    return {name: _numbers(path, "fractions", given.get(name, [1.0]), most=1.0) for name in variants}
+def _require_choices(path: Path, plan: Plan, *, progress: Progress) -> None:
+    """Whatever a variant names exists and takes its options. Raises ConfigError, before any run."""
+    from repair.pipeline.run import stages_of
+    from repair.pipeline.stages_methods import require_tools
+    from repair.pipeline.workbench import Workbench
 
-
-def _numbers(path: Path, name: str, values: Any, *, most: float) -> tuple[float, ...]:
-    if not isinstance(values, list) or not all(isinstance(v, (int, float)) and 0 < v <= most for v in values):
-        raise ConfigError(f"{path}: bench.{name} must be a list of numbers above 0, at most {most:g}, not {values!r}")
-    return tuple(float(value) for value in values)
+    for variant in plan.variants:
+        config = plan.configs[variant, plan.seeds[0]]
+        try:
+            workbench = Workbench.without_folder(config, progress=progress)
+            stages_of(config)
+            require_tools(config)
+            workbench.make_backends()
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {variant}: {error}") from None
 
 
 def run_bench(
     path: Path, overrides: Sequence[str], *, progress: Progress, match: str | None = None, only: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Run what is not finished, then compare. Also written to `bench.json` in the bench's folder."""
-    from repair.pipeline.run import run_pipeline
-
     plan = load_plan(path, overrides, match=match, only=only)
+    _require_choices(path, plan, progress=progress)
+    for note in plan.notes:
+        progress.say(note)
     # Opened before any run, so that a wrong path costs no night.
     session = None
     if plan.suites.names:
-        session = open_suites(plan.suites, plan.configs[plan.variants[0], plan.seeds[0]], progress=progress)
+        first = plan.configs[plan.variants[0], plan.seeds[0]]
+        session = open_suites(plan.suites, first, where=str(path), progress=progress)
     if plan.equal is not None:
         plan = _settled(plan, plan.equal, progress=progress)
     for variant, seed in _order(plan):
         progress.say(f"bench: {variant}, seed {seed}")
-        run_pipeline(plan.configs[variant, seed], until=None, reuse=False, progress=progress)
+        _run(plan.configs[variant, seed], progress=progress)
     command = bench_command(path, overrides, match=match, only=only)
     table = {**compare(plan), "command": command}
-    write_json(plan.folder / "bench.json", table)
+    _keep_other(plan.folder, command, progress=progress)
+    write_json(plan.folder / TABLE, table)
     if session is not None:
         configs = {variant: [plan.configs[variant, seed] for seed in plan.seeds] for variant in plan.variants}
         table["suites"] = judge_runs(session, configs, folder=plan.folder, progress=progress)
-        write_json(plan.folder / "bench.json", table)
+        write_json(plan.folder / TABLE, table)
+    tables = shlex.join(["repair", "tables", str(plan.folder)])
+    progress.say(f"bench: wrote {plan.folder / TABLE}; `{tables}` prints the paper's tables from it")
     return table
+
+
+def _run(config: Config, *, until: str | None = None, progress: Progress) -> None:
+    """One run of the bench. Raises what `run_pipeline` raises, with the way out that there is in a bench."""
+    from repair.pipeline.run import run_pipeline
+
+    try:
+        run_pipeline(config, until=until, reuse=False, progress=progress)
+    except RunMismatch as error:
+        what, _, _ = str(error).partition(": give another --run name")
+        raise RunMismatch(
+            f"{what}: copy the bench file under another name, or remove the run folder {config.run_path()}"
+        ) from None
+
+
+def _keep_other(folder: Path, command: Sequence[str], *, progress: Progress) -> None:
+    """Set the table of another command line aside, as bench-1.json and so on; that of the same one is replaced."""
+    path = folder / TABLE
+    if not path.exists():
+        return
+    try:
+        known = read_json(path)
+    except StoreError:
+        known = None
+    if isinstance(known, dict) and known.get("command") == list(command):
+        return
+    number = 1
+    while (aside := path.with_stem(f"{path.stem}-{number}")).exists():
+        number += 1
+    with storing(aside):
+        path.rename(aside)
+    progress.say(f"bench: the {TABLE} of another command line is kept as {aside}")
 
 
 def bench_command(path: Path, overrides: Sequence[str], *, match: str | None, only: Sequence[str] = ()) -> list[str]:
@@ -234,13 +243,16 @@ def _order(plan: Plan) -> list[tuple[str, int]]:
 
 def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
     """The plan with budgets known and learning rates chosen: a variant for each fraction, named "repair 50 %"."""
-    from repair.pipeline.run import run_pipeline
-
     use = {}
     for seed in plan.seeds:
-        first = equal.rates[:1] or (plan.configs[equal.budget_of, seed].training.lr,)
-        reference = _at(plan, equal, equal.budget_of, seed, rate=first[0])
-        use[seed] = reference_use(reference, equal.match, progress=progress)
+        if equal.match != "steps":
+            first = equal.rates[:1] or (plan.configs[equal.budget_of, seed].training.lr,)
+            reference = _at(plan, equal, equal.budget_of, seed, rate=first[0])
+            progress.say(f"bench: {equal.budget_of}, seed {seed} (for the budget)")
+            _run(reference, until=LAST_STAGE, progress=progress)
+            use[seed] = reference_use(reference, equal.match)
+        else:
+            use[seed] = 0
     chosen: dict[str, float | None] = {}
     on_val: dict[str, dict[str, float]] = {}
     for variant in plan.variants:
@@ -250,7 +262,7 @@ def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
             for seed in equal.tune_seeds:
                 config = _at(plan, equal, variant, seed, rate=rate, use=use[seed])
                 progress.say(f"bench: {variant}, lr {rate:g}, seed {seed}, for choosing on {config.data.val_split}")
-                run_pipeline(config, until=None, reuse=False, progress=progress)
+                _run(config, progress=progress)
                 found.append(_scores(config, config.data.val_split, config.pipeline.rounds - 1)["mean R@1"])
             scores[rate] = float(np.mean(found))
         chosen[variant] = best_rate(scores) if scores else next(iter(equal.rates), None)
@@ -280,15 +292,18 @@ def _at(
 ) -> Config:
     """The config of one run. Its name tells all that differs, so that no two budgets or rates share a folder.
 
-    Without a `use` it is the reference before its use is known.
+    Without a `use` it is the reference before its use is known. At its whole budget of samples the reference is held by
+    nothing, and is that very run: a cap at its own number of repairs would leave out failures without an edit.
     """
     first = plan.configs[variant, seed]
-    more = [] if use is None else allowance(first, equal.match, use, fraction)
-    name = _slug(variant)
+    is_budget = equal.match == "samples" and variant == equal.budget_of and fraction == 1
+    held = use is not None and equal.match != "steps" and not is_budget
+    more = allowance(first, equal.match, use, fraction) if held and use is not None else []
+    name = slug(variant)
     if rate is not None and equal.rates:
         more.append(f"training.lr={rate!r}")
         name += f"-lr-{rate:g}"
-    if use is not None and equal.match != "steps":
+    if held:
         name += f"-{equal.match}-{round(100 * fraction)}"
     return load_config(
         first.model_dump(mode="json", exclude_none=True),
@@ -343,15 +358,9 @@ def _differences(reference: list[dict[str, float]], scores: list[dict[str, float
     }
 
 
-def _slug(variant: str) -> str:
-    """The variant's name as a folder has it."""
-    return "".join(c if c.isalnum() else "-" for c in variant.lower())
-
-
 def _scores(config: Config, split: str, round: int | None) -> dict[str, float]:
     name = "base" if round is None else f"round-{round}"
-    path = config.run_path() / "evaluation" / f"{name}.json"
-    facts = json.loads(path.read_text(encoding="utf-8"))["splits"][split]
+    facts = read_json(config.run_path() / "evaluation" / f"{name}.json")["splits"][split]
     scores: dict[str, float] = {}
     for direction in Direction:
         for metric, value in facts[str(direction)]["metrics"].items():
@@ -361,24 +370,3 @@ def _scores(config: Config, split: str, round: int | None) -> dict[str, float]:
         if len(both) == len(Direction):
             scores["mean R@1" if kind == "R@1" else "mean true R@1"] = sum(both) / len(both)
     return scores
-
-
-def _split_file(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such bench file; configs/bench-world.toml is one") from None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not a readable TOML file: {error}") from None
-    section = content.pop("bench", None)
-    if not isinstance(section, dict):
-        raise ConfigError(f"{path}: a bench file needs a [bench] section; configs/bench-world.toml is one")
-    return section, content
-
-
-def _seeds(path: Path, seeds: Any) -> list[int]:
-    if not isinstance(seeds, list) or not seeds or not all(type(s) is int and s >= 0 for s in seeds):
-        raise ConfigError(f"{path}: bench.seeds must be a list of whole numbers from 0, not {seeds!r}")
-    if len(set(seeds)) != len(seeds):
-        raise ConfigError(f"{path}: bench.seeds names a seed twice: {seeds}")
-    return seeds

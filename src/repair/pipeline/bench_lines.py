@@ -58,7 +58,8 @@ def _equal_lines(account: Mapping[str, Any] | None) -> list[str]:
         uses = ", ".join(f"{use:,} (seed {seed})" for seed, use in account["budgets"].items())
         lines.append(f"at most as many {account['match']} as {account['budget_of']} used: {uses}")
     rates = ", ".join(f"{variant} {rate:g}" for variant, rate in account["lr"].items() if rate is not None)
-    return [*lines, f"learning rates, chosen on val: {rates}"] if rates else lines
+    how = ", chosen on val" if any(len(scores) > 1 for scores in account["val"].values()) else ""
+    return [*lines, f"learning rates{how}: {rates}"] if rates else lines
 
 
 def _interval(difference: Mapping[str, Any]) -> str:

@@ -39,25 +39,17 @@ class Suites:
 NO_SUITES = Suites((), ())
 
 
-def checked_suites(section: Mapping[str, Any], *, where: str) -> Suites:
-    """`suites` and `suite_data` of a [bench] section. Raises ConfigError for a suite that there is not, listing those
-    that there are, and for one that is named twice."""
-    names, data = section.get("suites", []), section.get("suite_data", [])
-    data = [data] if isinstance(data, str) else data
-    for setting, value in (("suites", names), ("suite_data", data)):
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise ConfigError(f"{where}: bench.{setting} must be a list of texts, not {value!r}")
+def checked_suites(names: Sequence[str], data: Sequence[str], *, where: str) -> Suites:
+    """Raises ConfigError for a suite that there is not, listing those that there are."""
     for name in names:
         try:
             SUITES.require(name)
         except ConfigError as error:
             raise ConfigError(f"{where}: bench.suites: {error}") from None
-        if names.count(name) > 1:
-            raise ConfigError(f'{where}: bench.suites names "{name}" twice')
     return Suites(tuple(names), tuple(data))
 
 
-def open_suites(suites: Suites, config: Config, *, progress: Progress) -> "Session":
+def open_suites(suites: Suites, config: Config, *, where: str, progress: Progress) -> "Session":
     """All suites, opened once for all runs. Raises ConfigError for a wrong option or data that are not given, DataError
     for data that cannot be read."""
     from repair.pipeline.judging import open_session
@@ -73,7 +65,8 @@ def open_suites(suites: Suites, config: Config, *, progress: Progress) -> "Sessi
             progress=progress,
         )
     except ConfigError as error:
-        raise ConfigError(f"bench.suites: {error} (in a bench --data is bench.suite_data)") from None
+        hint = " (in a bench --data is bench.suite_data)" if "--data" in str(error) else ""
+        raise ConfigError(f"{where}: bench.suites: {error}{hint}") from None
 
 
 def judge_runs(

@@ -1,48 +1,61 @@
 """Equal budgets in a bench: how many samples or calls the reference used, and what that allows each variant."""
 
-from collections.abc import Mapping
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
 
 from repair.config import Config
-from repair.core.errors import ConfigError, suggest
-from repair.core.progress import Progress
-from repair.core.records import Candidate, Failure, Instruction, Repair, RepairStatus
+from repair.core.records import Candidate, Direction, Failure, Instruction, Repair, RepairStatus, ScoredCandidate
 from repair.methods.method import Method
 from repair.pipeline.registries import METHODS
+from repair.selection import Rejection
 from repair.store.tables import read_table
 
 Match = Literal["samples", "calls", "steps"]
-_LAST_STAGE = "select"  # of the reference, to know what it uses
+LAST_STAGE = "select"  # of the reference, to know what it uses
 
 
-def checked_match(name: object, *, where: str) -> Match:
-    """Raises ConfigError for another name."""
-    if name not in get_args(Match):
-        raise ConfigError(f"{where}: match={name!r}: {suggest(str(name), get_args(Match))}")
-    return name  # type: ignore[return-value]
+def reference_use(config: Config, match: Match) -> int:
+    """Samples the reference trains on, or calls it asks for, in all its rounds; it has run up to LAST_STAGE.
 
-
-def reference_use(config: Config, match: Match, *, progress: Progress) -> int:
-    """Samples the reference trains on, or calls it asks for, in its first round; run up to `select` if need be.
-
-    A sample is a repaired failure. Calls are requests, also those that the ledger answers. Under `steps` only the
-    encoded items of a step are equal, which they always are: 0.
+    A sample is a repaired failure. A call is a distinct request about a failure, also one that the ledger answers;
+    calls are counted from the run's own tables, since a ledger that variants share holds what the others asked as well.
+    Under `steps` only the encoded items of a step are equal, which they always are: 0.
     """
     if match == "steps":
         return 0
-    from repair.pipeline.run import run_pipeline
-
-    run_pipeline(config, until=_LAST_STAGE, reuse=False, progress=progress)
-    folder = config.run_path() / "round-0"
-    repairs = read_table(folder / "repairs.parquet", Repair)
+    folders = [config.run_path() / f"round-{round}" for round in range(config.pipeline.rounds)]
     if match == "samples":
-        return sum(repair.status is RepairStatus.REPAIRED for repair in repairs)
-    n_failures = len(read_table(folder / "failures.parquet", Failure))
-    n_instructions = len(read_table(folder / "instructions.parquet", Instruction))
-    candidates = read_table(folder / "candidates.parquet", Candidate)
-    if config.calls.plan == "fused":  # one call answers verdict, instruction and caption edits
-        return n_failures + sum(candidate.text is None for candidate in candidates)
-    return n_failures * config.verification.enabled + n_instructions + len(candidates)
+        repairs = [repair for folder in folders for repair in read_table(folder / "repairs.parquet", Repair)]
+        return len({repair.failure_id for repair in repairs if repair.status is RepairStatus.REPAIRED})
+    return len({asked for folder in folders for asked in _asked(folder, config)})
+
+
+def _asked(folder: Path, config: Config) -> Iterator[tuple[str, str, int | str | None]]:
+    """Each request of a round: its task, its failure, and the number of the edit it makes or the content it checks.
+
+    Under the fused plan one call answers verdict, instruction and caption edits.
+    """
+    fused = config.calls.plan == "fused"
+    images = set()
+    for failure in read_table(folder / "failures.parquet", Failure):
+        if failure.direction is Direction.TEXT_TO_IMAGE:
+            images.add(failure.failure_id)
+        if fused or config.verification.enabled:
+            yield "verify", failure.failure_id, 0
+    if not fused:
+        for told in read_table(folder / "instructions.parquet", Instruction):
+            yield "instruct", told.failure_id, 0
+    for candidate in read_table(folder / "candidates.parquet", Candidate):
+        if candidate.failure_id in images or not fused:
+            yield "edit", candidate.failure_id, candidate.index
+    if config.selection.verify_candidates:  # asked about what it refused, and about what is selected
+        for scored in read_table(folder / "scored.parquet", ScoredCandidate):
+            if scored.rejected == Rejection.REFUSED:
+                yield "check", scored.failure_id, scored.key
+        for repair in read_table(folder / "repairs.parquet", Repair):
+            if repair.candidate_index is not None:
+                yield "check", repair.failure_id, repair.key
 
 
 def allowance(config: Config, match: Match, use: int, fraction: float) -> list[str]:

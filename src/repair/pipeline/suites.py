@@ -1,12 +1,15 @@
 """Every suite that `repair eval --suite` can name, opened: published files, retrieval, what is made here, guards."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from repair.core.errors import ConfigError, DataError
 from repair.core.identity import hash_bytes, hash_value
@@ -27,7 +30,7 @@ from repair.evaluation.suites.halftruth import half_truths
 from repair.evaluation.suites.halftruth_matched import matched_half_truths
 from repair.evaluation.zeroshot import PROMPTS, ZeroShotSuite
 from repair.pipeline.opening import chosen_split, open_data
-from repair.pipeline.registries import SUITES
+from repair.pipeline.registries import SOURCES, SUITES
 from repair.world.foils import Foil, foils
 from repair.world.source import WorldSource
 
@@ -402,7 +405,7 @@ def world_pairs(
 def _world(name: str, *, split: str | None, n: int, seed: int, options: Mapping[str, Any], pairs: bool) -> WithPictures:
     # Six images for each foil of a type: not every caption has a count or an action. Which ones is in the fingerprint.
     known = {"n_train": 0, "n_val": 0, "n_test": max(60, 6 * n), **options}
-    drawn = WorldSource(**known)
+    drawn = _drawn(known, where=f'option "source" of suite "{name}"')
     chosen = split or "test"
     found = foils(drawn, chosen, n=n, seed=seed)
     if pairs:
@@ -431,6 +434,22 @@ def _world(name: str, *, split: str | None, n: int, seed: int, options: Mapping[
         generated=True,
     )
     return WithPictures(suite, _WorldPictures(drawn, {"kind": "world", "options": known}, found))
+
+
+def _drawn(options: Mapping[str, Any], *, where: str) -> WorldSource:
+    """The world of these options. Raises ConfigError for one that there is not, or of another type: no text or truth
+    value for a number."""
+    hints = get_type_hints(WorldSource.__init__)
+    for key, value in options.items():
+        try:
+            TypeAdapter(hints.get(key, Any)).validate_json(json.dumps(value, default=str), strict=True)
+        except ValidationError as error:
+            raise ConfigError(f"{where}: {key}: {error.errors()[0]['msg'].lower()}, not {value!r}") from None
+    try:
+        drawn: WorldSource = SOURCES.build("world", options=options)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return drawn
 
 
 class _WorldPictures:
