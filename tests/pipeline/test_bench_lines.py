@@ -36,6 +36,10 @@ def table(mean: float, spread: float | None, paper: Any) -> dict[str, Any]:
         (0.02, 0.01, [-2.10, 0.30], "| +2.00 [+1.00, +3.00] | -2.10 / +0.30 | opposite |"),
         (0.02, None, -1.0, "| +2.00 | -1.00 | opposite, one seed |"),
         (0.02, None, None, "| +2.00 |"),  # no column for it then
+        (0.0, 0.03, -1.0, "| +0.00 [-3.00, +3.00] | -1.00 | no difference, open |"),
+        (0.0, None, -1.0, "| +0.00 | -1.00 | no difference, one seed |"),
+        (-0.02, 0.01, 0.0, "| -2.00 [-3.00, -1.00] | +0.00 | none in the paper |"),
+        (-0.02, 0.0, -1.0, "| -2.00 [-2.00, -2.00] | -1.00 | as in the paper, open, zero variance |"),
     ],
 )
 def test_sign_beside_the_paper(mean: float, spread: float | None, paper: Any, ends: str) -> None:
@@ -48,6 +52,11 @@ def test_the_paper_stands_beside_the_last_reference_only() -> None:
     lines = bench_lines(table(-0.02, 0.01, -2.0))
     heads = [line for line in lines if line.startswith("| minus")]
     assert [("paper" in head) for head in heads] == [False, True]
+
+
+def test_one_seed_is_told_in_the_singular() -> None:
+    assert bench_lines(table(-0.02, 0.01, -2.0))[0] == "tiny: test split, seeds 0, 1"
+    assert bench_lines({**table(-0.02, None, -2.0), "seeds": [1]})[0] == "tiny: test split, seed 1"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 from repair.core.records import Direction
 
 _COMPARED = (*(f"{direction.short} R@1" for direction in Direction), "mean R@1", "mean true R@1")
+_ZERO = 1e-9  # a smaller difference of shares is one of rounding
 
 
 def bench_lines(table: Mapping[str, Any]) -> list[str]:
@@ -13,7 +14,7 @@ def bench_lines(table: Mapping[str, Any]) -> list[str]:
     with their 95 % interval over seeds, paired (none from one seed)."""
     metrics = [name for name in table["rows"][0]["mean"] if name.endswith("R@1")]
     lines = [
-        f"{table['bench']}: {table['split']} split, seeds {', '.join(map(str, table['seeds']))}",
+        f"{table['bench']}: {table['split']} split, {seeds_line(table['seeds'])}",
         *_equal_lines(table.get("equal")),
         "",
         *_head(["variant", *metrics]),
@@ -40,14 +41,34 @@ def _differences(table: Mapping[str, Any], reference: str, metrics: Sequence[str
 
 
 def _beside(paper: "float | Sequence[float] | None", found: Mapping[str, Any]) -> list[str]:
-    """What the paper has, and whether our mean R@1 moves the same way; "open" where the interval holds 0."""
+    """What the paper has, and whether our mean R@1 moves the same way; "open" where the interval holds 0 or, since all
+    seeds differ by the same, has no width."""
     if paper is None:
         return ["", ""]
     values = paper if isinstance(paper, Sequence) else [paper]
+    return [" / ".join(f"{value:+.2f}" for value in values), f"{_sign(found['mean'], sum(values))}{_how_sure(found)}"]
+
+
+def _sign(mean: float, paper: float) -> str:
+    if abs(mean) < _ZERO:
+        return "no difference"
+    if abs(paper) < _ZERO:
+        return "none in the paper"
+    return "as in the paper" if mean * paper > 0 else "opposite"
+
+
+def _how_sure(found: Mapping[str, Any]) -> str:
     low, high = found["low"], found["high"]
-    sign = "as in the paper" if found["mean"] * sum(values) > 0 else "opposite"
-    sign = f"{sign}, one seed" if low is None else f"{sign}, open" if low <= 0 <= high else sign
-    return [" / ".join(f"{value:+.2f}" for value in values), sign]
+    if low is None:
+        return ", one seed"
+    if high - low < _ZERO:
+        return ", open, zero variance"
+    return ", open" if low <= 0 <= high else ""
+
+
+def seeds_line(seeds: Sequence[int]) -> str:
+    """ "seed 1", "seeds 0, 1"."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def _equal_lines(account: Mapping[str, Any] | None) -> list[str]:
