@@ -382,7 +382,10 @@ def export(
 def tables(
     benches: Annotated[
         list[Path],
-        typer.Argument(metavar="BENCH", help="Folders of benches, e.g. runs/bench-methods; one page for all."),
+        typer.Argument(
+            metavar="BENCH",
+            help="Folders of benches, e.g. runs/bench-methods, or .json files of benches in them; one page for all.",
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Write the page here, e.g. docs/results.md, and its figures beside it.")
@@ -390,14 +393,17 @@ def tables(
 ) -> None:
     """The paper's tables and figures from finished benches, beside the paper's numbers."""
     from repair.reports.benches import Bench
-    from repair.reports.results_page import results_page, write_results
+    from repair.reports.results_page import check_out, results_page, write_results
 
-    opened = [Bench.open(folder) for folder in benches]
-    command = ["repair", "tables", *map(str, benches), *(["--out", str(out)] if out else [])]
+    progress = ConsoleProgress()
     if out is not None:
-        lines = [f"wrote {path}" for path in write_results(opened, out, command=command)]
+        check_out(out)
+    opened = [Bench.open(given) for given in benches]
+    command = ["repair", "tables", *map(str, benches), *(["--out", str(out)] if out is not None else [])]
+    if out is not None:
+        lines = [f"wrote {path}" for path in write_results(opened, out, command=command, progress=progress)]
     else:
-        lines = results_page(opened, command=command).splitlines()
+        lines = results_page(opened, command=command, progress=progress).splitlines()
     _emit(lines, False, list)
 
 

@@ -1,4 +1,4 @@
-"""Benches written by hand: a bench.json whose numbers are known, and run folders that hold a config and scores."""
+"""Benches written by hand: a bench.json whose numbers are known, and run folders whose stages left empty tables."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,13 +7,37 @@ from typing import Any
 import numpy as np
 
 from repair.config import load_config
-from repair.core.records import Direction
+from repair.core.records import (
+    Candidate,
+    Direction,
+    Failure,
+    Grid,
+    Instruction,
+    Link,
+    Repair,
+    ScoredCandidate,
+    Verdict,
+)
+from repair.core.synthesis import Sample
+from repair.reports.view import RunView
 from repair.store.files import write_json
 from repair.store.run_folder import RunFolder
+from repair.store.tables import write_table
+
+TABLES: dict[str, list[tuple[str, type[Any]]]] = {
+    "mine": [("failures", Failure)],
+    "verify": [("verdicts", Verdict)],
+    "instruct": [("instructions", Instruction)],
+    "edit": [("candidates", Candidate)],
+    "select": [("scored", ScoredCandidate), ("repairs", Repair)],
+    "link": [("links", Link)],
+    "grids": [("grids", Grid)],
+    "samples": [("samples", Sample)],
+}
 
 
 def run(folder: Path, name: str, *settings: str, rounds: Sequence[float] = ()) -> Path:
-    """A run of nothing but its config and, for each round, its R@1 of both directions on test."""
+    """A run whose stages have all finished and left nothing; for each of `rounds`, its R@1 both ways on test."""
     overrides = [f"run.folder={folder}", f"run.name={name}", f"pipeline.rounds={max(len(rounds), 1)}", *settings]
     config = load_config(None, overrides=overrides, environment={})
     made = RunFolder.open(
@@ -24,10 +48,25 @@ def run(folder: Path, name: str, *settings: str, rounds: Sequence[float] = ()) -
         versions={"repair-clip": "0"},
     )
     made.close()
+    with RunView.open(config.run_path()) as view:
+        steps = view.steps
+    for step in steps:
+        finish(config.run_path(), step.stage, round=step.round)
     for number, value in enumerate(rounds):
         sides = {str(direction): {"metrics": {"R@1": {"value": value}}} for direction in Direction}
         write_json(config.run_path() / "evaluation" / f"round-{number}.json", {"splits": {"test": sides}})
     return config.run_path()
+
+
+def finish(run: Path, stage: str, records: Sequence[Any] = (), *, round: int | None = 0, **summary: Any) -> None:
+    """Write a stage's state, and its tables: `records` in the one of their type."""
+    place = run / ("evaluation" if round is None else f"round-{round}")
+    tables = dict(TABLES.get(stage, ()))
+    for name, record_type in tables.items():
+        write_table(place / f"{name}.parquet", [one for one in records if type(one) is record_type], record_type)
+    outputs = {f"{place.name}/{name}.parquet": "b2:0" for name in tables}
+    state = {"round": round, "stage": stage, "key": "k", "outputs": outputs, "summary": summary}
+    write_json(place / f"{stage}.json", state)
 
 
 def row(variant: str, values: Sequence[float]) -> dict[str, Any]:

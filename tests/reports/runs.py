@@ -194,14 +194,16 @@ def attempt(
     tokens: tuple[int, int] = (10, 2),
     price: float | None = None,
     outcome: CallOutcome = CallOutcome.DONE,
+    seed: int = 0,
+    value: str = "1",
 ) -> Attempt:
     return Attempt(
-        call=Call(key=key, task=task, backend="b", failure_id=failure_id, seed=0, facts=CallFacts()),
+        call=Call(key=key, task=task, backend="b", failure_id=failure_id, seed=seed, facts=CallFacts()),
         outcome=outcome,
         usage=Usage(tokens_in=tokens[0], tokens_out=tokens[1], price_usd=price, latency_s=0.5),
         estimated=False,
         raw="",
-        value="1" if outcome is CallOutcome.DONE else None,
+        value=value if outcome is CallOutcome.DONE else None,
         blob=None,
         error=None if outcome is CallOutcome.DONE else "no",
         started_s=0.0,

@@ -19,14 +19,15 @@ SCORES = {
     "RePair": [0.50, 0.52, 0.54],
     "RePair 80%": [0.50, 0.52, 0.54],
     "RePair 40%": [0.45, 0.47, 0.49],
-    "Vanilla": [0.40, 0.42, 0.44],  # 10 points below in every seed
+    "Vanilla": [0.40, 0.42, 0.43],  # 10 points below in two seeds, 11 in one
     "LaCLIP": [0.47, 0.53, 0.52],
     "LaCLIP 40%": [0.40, 0.40, 0.40],
-    "w/o Repair": [0.51, 0.53, 0.55],  # 1 point above in every seed
+    "w/o Repair": [0.52, 0.54, 0.57],  # 2 points above in two seeds, 3 in one
+    "w/o QC": [0.49, 0.51, 0.53],  # 1 point below in every seed
     "local only": [0.60, 0.60, 0.60],  # neither a baseline nor an ablation of the paper's
     "3 rounds": [0.56, 0.58, 0.60],
 }
-ROUNDS = {"3 rounds": [[0.50, 0.55, 0.56], [0.52, 0.57, 0.58], [0.54, 0.59, 0.60]]}
+ROUNDS = {"3 rounds": [[0.50, 0.55, 0.56], [0.52, 0.57, 0.58], [0.54, 0.58, 0.58]]}
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +43,16 @@ def test_what_is_compared(opened: Bench) -> None:
         ("(b)", "RePair 40% − Vanilla"),
         ("(b)", "RePair 40% − LaCLIP"),
         ("(c)", "RePair − w/o Repair"),
+        ("(c)", "RePair − w/o QC"),
         ("(d)", "3 rounds: round 1 − round 0"),
         ("(d)", "3 rounds: (round 1 − round 0) − (round 2 − round 1)"),
     ]
     gains = [one.gain.mean for one in found.values()]
-    assert gains == pytest.approx([0.10, 0.04 / 3, 0.05, -0.11 / 3, -0.01, 0.05, 0.04])
+    assert gains == pytest.approx([0.31 / 3, 0.04 / 3, 0.16 / 3, -0.11 / 3, -0.07 / 3, 0.01, 0.14 / 3, 0.12 / 3])
     verdicts = [one.verdict for one in found.values()]
-    assert verdicts == ["holds", "open", "holds", "open", "fails", "holds", "holds"]
+    assert verdicts == [
+        "holds", "open", "holds", "open", "fails", "open, zero variance", "holds", "open, zero variance",
+    ]  # fmt: skip
     assert found["(a)", "RePair − Vanilla"].paper == pytest.approx(2.03)  # of 62.64, 46.11 and 60.54, 44.15
     assert found["(c)", "RePair − w/o Repair"].paper == pytest.approx(1.86)
 
@@ -58,12 +62,12 @@ def test_a_claim_is_as_good_as_its_worst_comparison(opened: Bench) -> None:
     assert [(row[0][:3], *row[1:4], row[-1]) for row in short.rows] == [
         ("(a)", "1", "1", "0", "open"),
         ("(b)", "1", "1", "0", "open"),
-        ("(c)", "0", "0", "1", "fails"),
+        ("(c)", "0", "1", "1", "fails"),
         ("(d)", "1", "0", "0", "holds"),
-        ("(d)", "1", "0", "0", "holds"),
+        ("(d)", "0", "1", "0", "open"),
     ]
-    assert short.rows[2][4] == "RePair − w/o Repair: -1.00 [-1.00, -1.00]"
-    assert every.rows[0] == ("(a)", "RePair − Vanilla", "+10.00 [+10.00, +10.00]", "+2.03", "holds")
+    assert short.rows[2][4] == "RePair − w/o Repair: -2.33 [-3.77, -0.90]"
+    assert every.rows[0] == ("(a)", "RePair − Vanilla", "+10.33 [+8.90, +11.77]", "+2.03", "holds")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,8 @@ def test_a_claim_is_as_good_as_its_worst_comparison(opened: Bench) -> None:
         (-0.2, 0.6, "open"),
         (-0.4, -0.1, "fails"),
         (None, None, "open, one seed"),
+        (0.2, 0.2, "open, zero variance"),
+        (-0.2, -0.2, "open, zero variance"),
     ],
 )
 def test_verdicts(low: float | None, high: float | None, verdict: str) -> None:

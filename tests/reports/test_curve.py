@@ -5,8 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
-from repair.reports.benches import Bench
-from repair.reports.curve import Line, curve, drawn, figure
+from repair.reports.benches import Bench, Table
+from repair.reports.curve import Line, curve, drawn, figure, lines_of
 from tests.reports.benches import bench
 
 SCORES = {"RePair": [0.52, 0.54], "RePair 50%": [0.50, 0.50], "Vanilla": [0.40, 0.42], "La<b>": [0.45, 0.45]}
@@ -19,16 +19,16 @@ def texts(svg: str) -> list[str]:
 
 def test_the_table_tells_samples(tmp_path: Path) -> None:
     table = curve(Bench.open(bench(tmp_path / "b", SCORES, {}, equal=EQUAL)))
-    assert table is not None
+    assert isinstance(table, Table)
     assert table.heads == (
-        "mean R@1 at", "50 % of the budget, 50 samples", "100 % of the budget, 102 samples",
+        "mean R@1 at", "50 % of the budget, 51 samples", "100 % of the budget, 102 samples",
     )  # fmt: skip
     assert table.rows == (("RePair", "50.00", "53.00"), ("Vanilla", "–", "41.00"), ("La<b>", "–", "45.00"))
 
 
 def test_one_budget_has_no_curve(tmp_path: Path) -> None:
     opened = Bench.open(bench(tmp_path / "b", {"RePair": [0.5], "Vanilla": [0.4]}, {}))
-    assert curve(opened) is None
+    assert curve(opened) == "one budget only"
     assert figure(opened) is None
 
 
@@ -55,3 +55,25 @@ def test_seventeen_names_do_not_overlap_and_stay_within() -> None:
     assert 0 < heights[0] < heights[-1] < 470
     styles = re.findall(r'class="(c\d|main)"( stroke-dasharray="[^"]*")?[^>]*><title>', svg)
     assert len(set(styles)) == len(styles) == 17  # no two lines look the same
+
+
+def test_a_level_line_is_for_methods_without_a_budget_only(tmp_path: Path) -> None:
+    """RePair at two shares is a line, a method measured at 100 % a point, Vanilla level."""
+    settings = {"Vanilla": ["method.name=vanilla"], "LaCLIP": ["method.name=laclip"]}
+    scores = {"RePair": [0.5], "RePair 50%": [0.4], "Vanilla": [0.3], "LaCLIP": [0.45]}
+    opened = Bench.open(bench(tmp_path / "b", scores, settings))
+    lines = {line.name: line for line in lines_of(opened)}
+    assert [(line.level, len(line.points)) for line in lines.values()] == [(False, 2), (True, 1), (False, 1)]
+    svg = str(figure(opened))
+    paths = re.findall(r'<path d="([^"]+)" class="\w+"[^>]*><title>(\w+)', svg)
+    assert [name for _, name in paths] == ["Vanilla", "RePair"]
+    assert paths[0][0].startswith("M58.0 ")  # from the left edge
+    circles = re.findall(r"<circle [^>]*><title>(\w+): ([^<]*)", svg)
+    assert circles == [("LaCLIP", "100 %: 45.00")]  # a line tells its numbers itself
+    assert svg.count("<circle ") == 3
+    table = curve(opened)
+    assert isinstance(table, Table)
+    assert table.note == (
+        "In percent, means over seeds. A method that makes no samples has no budget: one number, drawn as a level "
+        "line. A method measured at one share only is drawn as a point."
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from repair.core.calls import CallOutcome
+from repair.core.identity import derive_seed
 from repair.core.records import Criterion, ErrorType, Grid, LinkKind
 from repair.numerics.statistics import bootstrap_difference
 from repair.pipeline.evaluating import QueryRank
@@ -221,17 +222,22 @@ def test_training_and_grids(facts: dict) -> None:
     assert (training["n_done"], training["n_samples"], training["seconds"]) == (3, 24, 0.8)
 
 
-def test_a_shared_ledger_counts_only_this_runs_failures(tmp_path: Path) -> None:
+def test_a_shared_ledger_counts_only_what_this_run_asked(tmp_path: Path) -> None:
     made = Handmade(tmp_path, f"run.calls={tmp_path}/shared")
     made.stage("mine", [failure("i2t-1", "train0.jpg", "train1.jpg#0", "train0.jpg#0")])
     (tmp_path / "shared").mkdir()
     made.path = tmp_path / "shared"
-    made.calls(attempt("i2t-1", "verify", key="k1"), attempt("i2t-2", "verify", key="k2"))
+    own = derive_seed(0, "verify", "i2t-1")
+    made.calls(
+        attempt("i2t-1", "verify", key="k1", seed=own),
+        attempt("i2t-2", "verify", key="k2", seed=derive_seed(0, "verify", "i2t-2")),  # another failure
+        attempt("i2t-1", "verify", key="k3", seed=own + 1),  # another question about the same
+    )
     made.close()
     calls = report_facts(made.config.run_path())["calls"]
     assert calls["shared"] is True
     assert calls["directions"][I2T]["total"]["n_calls"] == 1
-    assert calls["n_foreign"] == 1
+    assert calls["n_foreign"] == 2
 
 
 def test_what_the_command_says_of_kept_failures_and_repaired_pairs(tmp_path: Path) -> None:

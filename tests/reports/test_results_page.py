@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from repair.core.errors import ConfigError, DataError
+from repair.core.errors import ConfigError, StoreError
 from repair.reports.benches import Bench
-from repair.reports.results_page import command_line, results_page, write_results
+from repair.reports.paths import command_line, without_folders
+from repair.reports.results_page import results_page, write_results
 from tests.reports.benches import bench
 
 CURVE = {"RePair": [0.5, 0.6], "RePair 50%": [0.5, 0.5]}
@@ -47,17 +48,56 @@ def test_a_page_of_one_bench_has_its_name(tmp_path: Path) -> None:
     assert "\n## Figure 9: budget curve" in page
 
 
-def test_refused(tmp_path: Path) -> None:
-    opened = Bench.open(bench(tmp_path / "one", CURVE, {}))
-    with pytest.raises(ConfigError, match='two benches are called "one"'):
-        write_results([opened, opened], tmp_path / "page.md", command=["repair"])
-    with pytest.raises(DataError, match="there is no such file"):
-        Bench.open(tmp_path / "none")
+def test_paths_inside_values_lose_their_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = {
+        "bench.suite_data='/home/me/c.jsonl'": "bench.suite_data='c.jsonl'",
+        'data.options={path="/home/me/my files/c.jsonl", n=2}': 'data.options={path="c.jsonl", n=2}',
+        "data.options={path=/home/me/c.jsonl,n=2}": "data.options={path=c.jsonl,n=2}",
+        "--set=run.folder=/srv/my runs": "--set=run.folder=my runs",
+        "x=['~/a/b', \"file:///c/d\"]": "x=['b', \"d\"]",
+        f"run.cache={tmp_path}/runs/.cache": "run.cache=runs/.cache",
+        "a/b": "a/b",
+        "http://localhost:8000/v1": "http://localhost:8000/v1",
+        "url='http://localhost/v1'": "url='http://localhost/v1'",
+    }
+    assert {word: without_folders(word) for word in told} == told
 
 
-def test_a_bench_that_has_moved_finds_its_runs(tmp_path: Path) -> None:
-    folder = bench(tmp_path / "one", CURVE, {})
-    moved = folder.rename(tmp_path / "elsewhere")
-    opened = Bench.open(moved)
-    assert opened.config("RePair").run.name == "RePair-0"
-    assert all(path.parent == moved for path in opened.runs["RePair"])
+def test_refusals_write_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    opened = Bench.open(bench(folder, CURVE, {}))
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "page-one-figure-9.svg").mkdir()
+    before = sorted(tmp_path.iterdir())
+    for name in ("", "folder.md", "one", "one/bench.json", "page.png", ".md", "one/bench.json/page.md"):
+        with pytest.raises(ConfigError, match="--out"):
+            write_results([opened], tmp_path / name if name else Path(), command=["repair"])
+    with pytest.raises(ConfigError, match="is a folder"):
+        write_results([opened], tmp_path / "page.md", command=["repair"])
+    damaged = folder / "RePair-0" / "round-0" / "repairs.parquet"
+    damaged.write_bytes(b"torn")
+    with pytest.raises(StoreError, match="torn"):
+        write_results([Bench.open(folder)], tmp_path / "other.md", command=["repair"])
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_two_benches_of_one_name(tmp_path: Path) -> None:
+    opened = [Bench.open(bench(tmp_path / place / "my bench", CURVE, {})) for place in ("a", "b")]
+    written = write_results(opened, tmp_path / "page.md", command=["repair"])
+    names = ["page.md", "page-my bench-figure-9.svg", "page-my bench-figure-9-2.svg"]
+    assert [path.name for path in written] == names
+    page = written[0].read_text()
+    assert [line for line in page.splitlines() if line.startswith("## ")] == ["## my bench", "## my bench (2)"]
+    assert "](page-my%20bench-figure-9.svg)" in page
+    assert "](page-my%20bench-figure-9-2.svg)" in page
+
+
+def test_what_is_left_out_is_told(tmp_path: Path) -> None:
+    settings = {"Vanilla": ["method.name=vanilla"]}
+    page = results_page([Bench.open(bench(tmp_path / "one", {"Vanilla": [0.4]}, settings))], command=["repair"])
+    last = page.splitlines()[-1]
+    assert last.startswith("Left out: Claims (neither RePair beside another method nor several rounds of it); ")
+    assert "Table 2, Table 9, Table 12, Table 16, Table 17, Table 18, Figures 7, 8 (no run of RePair at its" in last
+    assert "Figure 9 (one budget only)" in last
+    assert "seed 0;" in page

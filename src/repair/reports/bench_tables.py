@@ -3,50 +3,70 @@
 Table and figure numbers are the paper's. A table whose runs are not there is left out, and the page says so.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from repair.core.calls import Attempt
-from repair.core.records import Direction, Failure, Repair, RepairStatus
+from repair.config import Config
+from repair.core.progress import Advance
+from repair.core.records import Direction, Link, LinkKind, Repair, RepairStatus
 from repair.core.synthesis import Sample, SampleKind
+from repair.editing import IMAGE_TASK
 from repair.pipeline.registries import METHODS
 from repair.pipeline.tools import MAKE_TASK
 from repair.reports import paper_results as paper
 from repair.reports import reference
-from repair.reports.benches import NONE, Bench, Table, points, score
-from repair.reports.claims import claims, scores_by_round, with_rounds
+from repair.reports.bench_file import BASE
+from repair.reports.benches import NONE, Bench, Table, count, percent, points, score
+from repair.reports.claims import claims, scores_by_round, verdict_of, with_rounds
+from repair.reports.costs import costs_facts
 from repair.reports.curve import curve
 from repair.reports.edit_tables import closeness, failure_modes, quality_of
-from repair.reports.facts import facts_of
+from repair.reports.learning import links_facts
 from repair.reports.suite_tables import compositional
 from repair.reports.view import RunView
 from repair.store.tables import read_table
 
 _METRICS = ("R@1", "R@5", "R@10", "MRR")
+_IMAGE_TASKS = (MAKE_TASK, IMAGE_TASK)
+_UNEDITED = ("T⁻", "I⁻")
+_NO_REPAIR = "no run of RePair at its whole budget"
+_OWN = "Every attempt at a call that this run asked counts, whichever variant asked it first."
 _ANCHORS = {"image": "an image", "text": "a caption"}
+
+
+LeftOut = tuple[str, str]  # a table's name, and why it is not there
 
 
 def bench_tables(bench: Bench) -> list[Table]:
     """Every table that the bench can fill."""
-    makers: tuple[Callable[[Bench], Table | None], ...] = (
-        results,
-        ablations,
-        tokens,
-        calls,
-        criteria,
-        error_types,
-        closeness,
-        failure_modes,
-        rounds,
-        links,
-        curve,
-    )
-    found = [table for table in (make(bench) for make in makers) if table is not None and table.rows]
-    place = next((place for place, table in enumerate(found) if table.name == "Table 2"), 0) + 1
-    return [*claims(bench), *found[:place], *compositional(bench), *found[place:]]
+    return filled(bench)[0]
+
+
+def filled(bench: Bench, advance: Advance | None = None) -> tuple[list[Table], list[LeftOut]]:
+    """Every table that the bench can fill, and those that it cannot; `advance` is told of each, N_TABLES in all."""
+    tables: list[Table] = []
+    left_out: list[LeftOut] = []
+    for name, make in _MAKERS:
+        if advance is not None:
+            advance(0, f"{bench.name}: {name}")
+        made = failure_modes(bench, advance) if make is failure_modes else make(bench)
+        if isinstance(made, str):
+            left_out.append((name, made))
+        else:
+            tables += made if isinstance(made, list) else [made]
+        if advance is not None:
+            advance(1)
+    return tables, left_out
+
+
+def _claims(bench: Bench) -> list[Table] | str:
+    return claims(bench) or "neither RePair beside another method nor several rounds of it"
+
+
+def _compositional(bench: Bench) -> list[Table] | str:
+    return compositional(bench) or "the bench has no suites"
 
 
 # ---------------------------------------------------------------------------------------------- results
@@ -58,16 +78,24 @@ def results(bench: Bench) -> Table:
     heads += [f"{d.short} {m}" for d in Direction for m in _METRICS]
     heads += ["Δ mean R@1 to RePair", "paper: samples (K)", "paper: R@1 i2t / t2i"]
     rows = []
-    for variant in bench.whole():
+    for variant in ([BASE] if any(row["variant"] == BASE for row in bench.facts["rows"]) else []) + bench.whole():
         mean = bench.row(variant)["mean"]
-        cells = [variant, " ".join(_types(bench, variant)) or NONE, _count(bench, variant)]
+        cells = [BASE, NONE, NONE]
+        if variant != BASE:
+            n = _mean(_n_samples(bench.view(run)) for run in bench.runs[variant])
+            cells = [variant, " ".join(_types(bench.config(variant))) or NONE, n]
         cells += [score(metric, mean.get(f"{d.short} {metric}")) for d in Direction for metric in _METRICS]
         cells.append(points(bench.gain(variant, bench.repair)) if bench.repair not in (None, variant) else NONE)
         known = paper.known(paper.RESULTS, variant)
         said = NONE if known is None else " / ".join(f"{known[d].r1:.2f}" for d in Direction)
         rows.append((*cells, str(paper.known(paper.SAMPLES_K, variant) or NONE), said))
     return Table(
-        "Tables 1, 7, 8", "results", tuple(heads), tuple(rows), "Scores in percent, MRR in [0, 1]. " + _equal(bench)
+        "Tables 1, 7, 8",
+        "results",
+        tuple(heads),
+        tuple(rows),
+        "Scores in percent, MRR in [0, 1]. Samples: repaired failures (where edits are not used, failures that gave a "
+        f"hard negative), or accepted samples of a method; means over seeds. {_equal(bench)}",
     )
 
 
@@ -80,37 +108,35 @@ def _equal(bench: Bench) -> str:
     return f"No method used more {equal['match']} than {equal['budget_of']}; every step encodes as many items."
 
 
-def ablations(bench: Bench) -> Table | None:
-    """Table 2: differences to the full method, with their sign."""
+def ablations(bench: Bench) -> Table | str:
+    """Table 2: differences to the full method, with the verdict on its being above; or why there is none."""
     if bench.repair is None:
-        return None
+        return _NO_REPAIR
     rows = []
     for variant, said in paper.ABLATIONS.items():
-        if variant not in bench.runs:
-            continue
-        cells = [variant]
-        for direction in Direction:
-            found = bench.row(variant)["differences"].get(bench.repair, {}).get(f"{direction.short} R@1")
-            cells.append(points(found))
-        difference = bench.row(variant)["differences"].get(bench.repair, {}).get("mean R@1", {})
-        agrees = "yes" if difference and difference["mean"] < 0 else "no"
-        rows.append((*cells, f"{said[0]:+.2f} / {said[1]:+.2f}", agrees))
+        if variant in bench.runs:
+            cells = [points(bench.gain(variant, bench.repair, f"{d.short} R@1")) for d in Direction]
+            verdict = verdict_of(bench.gain(bench.repair, variant))
+            rows.append((variant, *cells, f"{said[0]:+.2f} / {said[1]:+.2f}", verdict))
+    if not rows:
+        return "none of the paper's ablations"
     heads = ("ablation", "Δ i2t R@1", "Δ t2i R@1", "paper, i2t / t2i", "below the full method")
-    return Table("Table 2", "ablations", heads, tuple(rows), "In points of R@1.")
+    note = "In points of R@1. The verdict is on the mean of both directions, as in the claims."
+    return Table("Table 2", "ablations", heads, tuple(rows), note)
 
 
-def rounds(bench: Bench) -> Table | None:
-    """Table 19: what further rounds add."""
+def rounds(bench: Bench) -> Table | str:
+    """Table 19: what further rounds add; or why there is none."""
     found = with_rounds(bench)
     if found is None:
-        return None
+        return "no variant of several rounds"
     rows = []
     for round, scores in enumerate(scores_by_round(bench, found)):
         said = paper.ROUNDS[round] if round < len(paper.ROUNDS) else None
         rows.append(
             (
                 str(round),
-                f"{np.mean([_n_repaired(path, round) for path in bench.runs[found]]):,.0f}",
+                _mean(_n_repaired(bench.view(path), round) for path in bench.runs[found]),
                 *(score("R@1", float(np.mean(scores[d]))) for d in Direction),
                 NONE if said is None else f"{said[0]} K, {said[1]:.2f} / {said[2]:.2f}",
             )
@@ -118,24 +144,24 @@ def rounds(bench: Bench) -> Table | None:
     return Table("Table 19", "rounds", ("round", "repairs", "i2t R@1", "t2i R@1", "paper"), tuple(rows))
 
 
-def _n_repaired(run: Path, round: int) -> int:
+def _n_repaired(view: RunView, round: int) -> int:
     """Failures repaired up to a round."""
-    with RunView.open(run) as view:
-        repairs = [repair for earlier in range(round + 1) for repair in view.table(earlier, Repair)]
+    repairs = [repair for earlier in range(round + 1) for repair in view.table(earlier, Repair)]
     return len({repair.failure_id for repair in repairs if repair.status is RepairStatus.REPAIRED})
 
 
 # ---------------------------------------------------------------------------------------------- costs
 
 
-def tokens(bench: Bench) -> Table | None:
-    """Table 9: tokens by stage for each repaired pair."""
-    view = bench.first(bench.repair) if bench.repair else None
+def tokens(bench: Bench) -> Table | str:
+    """Table 9: tokens by stage for each repaired pair; or why there is none."""
+    view = bench.repair_run()
     if view is None:
-        return None
+        return _NO_REPAIR
+    own = {row.key for row in bench.calls_of(view.folder.path)}  # a ledger that is not there is an error, not a 0
     rows = []
     with view:
-        found = facts_of(view)["calls"]["directions"]
+        found = costs_facts(view, own)["directions"]
     for direction in Direction:
         side = found[str(direction)]
         for task, facts in (*side["tasks"].items(), ("total", side["total"])):
@@ -143,9 +169,11 @@ def tokens(bench: Bench) -> Table | None:
             if per is not None:
                 said = paper.TOKENS_K[direction] if task == "total" else None
                 quoted = NONE if said is None else f"{said[0]:g} / {said[1]:g} K"
-                rows.append((direction.short, task, f"{per['tokens_in']:.0f}", f"{per['tokens_out']:.0f}", quoted))
+                rows.append((direction.short, task, count(per["tokens_in"]), count(per["tokens_out"]), quoted))
+    if not rows:
+        return "no repaired pair"
     heads = ("direction", "stage", "tokens in", "tokens out", "paper, in / out")
-    note = "Per repaired pair, first seed. The paper does not say of what its thousands of tokens are."
+    note = f"Per repaired pair, first seed. {_OWN} The paper does not say of what its thousands of tokens are."
     return Table("Table 9", "tokens by stage", heads, tuple(rows), note)
 
 
@@ -153,10 +181,11 @@ def calls(bench: Bench) -> Table:
     """Tables 10 and 11: language-model and image calls for each sample."""
     rows = []
     for variant in bench.whole():
-        with RunView.open(bench.runs[variant][0]) as view:
-            n_text, n_image = _n_calls(view)
-            n = _n_samples(view)
-        per = [f"{count / n:.2f}" if n else NONE for count in (n_text, n_image)]
+        run = bench.runs[variant][0]
+        asked = bench.calls_of(run)
+        n_image = sum(row.task in _IMAGE_TASKS for row in asked)
+        n_text, n = len(asked) - n_image, _n_samples(bench.view(run))
+        per = [f"{number / n:.2f}" if n else NONE for number in (n_text, n_image)]
         said = " / ".join(paper.known(paper.CALLS_K, variant) or (NONE, NONE))
         rows.append((variant, f"{n:,}", f"{n_text:,}", f"{n_image:,}", *per, said))
     heads = (
@@ -168,37 +197,15 @@ def calls(bench: Bench) -> Table:
         "image / sample",
         "paper, K: text / image",
     )
-    note = "First seed, all attempts in the ledger; what two variants asked about the same item counts in both."
+    note = f"First seed. {_OWN} What two variants both asked counts in both. A builder's calls about captions that "
+    note += "gave no sample are not told apart from other runs' and do not count."
     return Table("Tables 10, 11", "calls", heads, tuple(rows), note)
-
-
-def _n_calls(view: RunView) -> tuple[int, int]:
-    """Attempts about what this run asked for: of its failures, or of its builders' captions."""
-    method = METHODS.build(view.config.method.name, options=view.config.method.options)
-    builders = {builder.name for builder in method.builders}
-    used = {sample.caption_id for sample in _samples(view)}
-    failures = set()
-    for round in view.rounds:
-        failures |= {failure.failure_id for failure in view.table(round, Failure)}
-    n_text = n_image = 0
-    for attempt in view.attempts():
-        owner, _, caption = attempt.call.failure_id.partition(":")
-        mine = attempt.call.failure_id in failures or (owner in builders and (caption in used or caption == "*"))
-        if mine:
-            image = _is_image(attempt)
-            n_image += image
-            n_text += not image
-    return n_text, n_image
-
-
-def _is_image(attempt: Attempt) -> bool:
-    return attempt.call.task in (MAKE_TASK, "edit_image")
 
 
 # ---------------------------------------------------------------------------------------------- quality
 
 
-def criteria(bench: Bench) -> Table | None:
+def criteria(bench: Bench) -> Table | str:
     """Table 12: why failures were dropped."""
     return _by_direction(
         bench,
@@ -209,7 +216,7 @@ def criteria(bench: Bench) -> Table | None:
     )
 
 
-def error_types(bench: Bench) -> Table | None:
+def error_types(bench: Bench) -> Table | str:
     """Table 16: what is wrong in false positives."""
     return _by_direction(
         bench,
@@ -226,32 +233,27 @@ def _by_direction(
     title: str,
     values: Callable[[Mapping[str, Any]], Mapping[str, float | None]],
     said: Mapping[str, Mapping[str, float]],
-) -> Table | None:
+) -> Table | str:
     facts = quality_of(bench)
-    if facts is None:
-        return None
-
-    def shown(value: float | None) -> str:
-        if value is None:
-            return NONE
-        return f"{100 * value:.1f} %"
-
+    if isinstance(facts, str):
+        return facts
     rows = []
     for direction in Direction:
-        for kind, value in values(facts["directions"][str(direction)]).items():
-            rows.append((direction.short, kind, shown(value), shown(said[str(direction)].get(kind))))
+        for kind, value in values(facts[str(direction)]).items():
+            rows.append((direction.short, kind, percent(value), percent(said[str(direction)].get(kind))))
+    if not rows:
+        return "nothing of it on record"
     return Table(name, title, ("direction", "kind", "here", "paper"), tuple(rows), "First round of the first seed.")
 
 
-def links(bench: Bench) -> Table | None:
-    """Figures 7 and 8: links per anchor."""
-    view = bench.first(bench.repair) if bench.repair else None
+def links(bench: Bench) -> Table | str:
+    """Figures 7 and 8: links per anchor; or why there are none."""
+    view = bench.repair_run()
     if view is None:
-        return None
-    with view:
-        facts = facts_of(view)["links"]
+        return _NO_REPAIR
+    facts = links_facts(view)
     if facts is None:
-        return None
+        return "its run has no links"
     rows = tuple(
         (
             f"{d['kind']} of {_ANCHORS[d['anchor']]}",
@@ -276,39 +278,69 @@ def _tail(distribution: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------- cells
 
 
-def _types(bench: Bench, variant: str) -> Sequence[str]:
-    with RunView.open(bench.runs[variant][0]) as view:
-        types: Sequence[str] = METHODS.build(view.config.method.name, options=view.config.method.options).types
-        return types if view.config.training.loss != "vanilla" else ()
+def _types(config: Config) -> Sequence[str]:
+    """Kinds of samples, as the paper names them."""
+    if config.training.loss == "vanilla":
+        return ()
+    types: Sequence[str] = METHODS.build(config.method.name, options=config.method.options).types
+    return _UNEDITED if _is_unedited(config) else types
 
 
-def _count(bench: Bench, variant: str) -> str:
-    found = []
-    for path in bench.runs[variant]:
-        with RunView.open(path) as view:
-            found.append(_n_samples(view))
-    return f"{np.mean(found):,.0f}"
+def _is_unedited(config: Config) -> bool:
+    """Whether false positives are trained on as they are: the ablation w/o Repair."""
+    return config.method.name == "repair" and not config.grids.use_edits
+
+
+def _mean(numbers: Iterable[int]) -> str:
+    return count(float(np.mean(list(numbers))))
 
 
 def _n_samples(view: RunView) -> int:
-    """What was trained on: accepted samples, or repaired failures, at most as many as the budget allows."""
-    if view.config.training.loss == "vanilla" and view.config.method.name == "repair":
+    """What was trained on: accepted samples, repaired failures or, where edits are not used, failures that gave a hard
+    negative; at most as many as the budget allows."""
+    config = view.config
+    if config.training.loss == "vanilla" and config.method.name == "repair":
         return 0
-    if view.config.method.name != "repair":
-        return sum(1 for _ in _samples(view, accepted=True))
-    repaired = {
-        repair.failure_id
-        for round in view.rounds
-        for repair in view.table(round, Repair)
-        if repair.status is RepairStatus.REPAIRED
-    }
-    most = view.config.grids.max_samples
-    return len(repaired) if most is None else min(len(repaired), most)
+    if config.method.name != "repair":
+        return _n_accepted(view)
+    if _is_unedited(config):
+        used = {
+            link.failure_id
+            for link in view.table(view.rounds[-1], Link)  # a round links those of all rounds before it
+            if link.kind is LinkKind.NEGATIVE
+        }
+    else:
+        used = {
+            repair.failure_id
+            for round in view.rounds
+            for repair in view.table(round, Repair)
+            if repair.status is RepairStatus.REPAIRED
+        }
+    most = config.grids.max_samples
+    return len(used) if most is None else min(len(used), most)
 
 
-def _samples(view: RunView, *, accepted: bool = False) -> Iterator[Sample]:
+def _n_accepted(view: RunView) -> int:
     path = view.folder.folder(0) / "samples.parquet"
-    if (0, "samples") in view.states and path.exists():
-        for sample in read_table(path, Sample):
-            if sample.kind is not SampleKind.NEIGHBOUR and not (accepted and sample.rejected is not None):
-                yield sample
+    if (0, "samples") not in view.states:
+        return 0
+    samples = read_table(path, Sample)
+    return sum(one.kind is not SampleKind.NEIGHBOUR and one.rejected is None for one in samples)
+
+
+_MAKERS: tuple[tuple[str, Callable[[Bench], list[Table] | Table | str]], ...] = (
+    ("Claims", _claims),
+    ("Tables 1, 7, 8", results),
+    ("Table 2", ablations),
+    ("Table 3", _compositional),
+    ("Table 9", tokens),
+    ("Tables 10, 11", calls),
+    ("Table 12", criteria),
+    ("Table 16", error_types),
+    ("Table 17", closeness),
+    ("Table 18", failure_modes),
+    ("Table 19", rounds),
+    ("Figures 7, 8", links),
+    ("Figure 9", curve),
+)
+N_TABLES = len(_MAKERS)

@@ -1,7 +1,8 @@
 """What the paper claims of RePair, and what a bench says of it: differences in mean R@1, paired by seed.
 
-A comparison *holds* if its 95 % interval over seeds is above 0, *fails* if it is below, and is *open* otherwise, or
-where there is one seed alone. A claim over many comparisons holds if all do and fails if any does.
+A comparison *holds* if its 95 % interval over seeds is above 0, *fails* if it is below, and is *open* otherwise, where
+there is one seed alone, and where all seeds differ by the same: an interval of no width says nothing. A claim over many
+comparisons holds if all do and fails if any does.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ import numpy as np
 from repair.core.records import Direction
 from repair.numerics.statistics import Seeds, paired_seeds
 from repair.reports import paper_results as paper
-from repair.reports.benches import NONE, Bench, Table, points, share_of
+from repair.reports.benches import NONE, Bench, Table, points, share_of, whole_of
 
 _AT_MOST = 50  # percent of the budget with which RePair is to reach the others
+_NO_WIDTH = 1e-9  # of an interval, in shares: what is left by rounding
 HOLDS, OPEN, FAILS = "holds", "open", "fails"
 
 
@@ -29,10 +31,17 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        low, high = self.gain.low, self.gain.high
-        if low is None or high is None:
-            return f"{OPEN}, one seed"
-        return HOLDS if low > 0 else FAILS if high < 0 else OPEN
+        return verdict_of(self.gain)
+
+
+def verdict_of(gain: Seeds) -> str:
+    """Of a difference that is wanted above 0."""
+    low, high = gain.low, gain.high
+    if low is None or high is None:
+        return f"{OPEN}, one seed"
+    if high - low < _NO_WIDTH:
+        return f"{OPEN}, zero variance"
+    return HOLDS if low > 0 else FAILS if high < 0 else OPEN
 
 
 def claims(bench: Bench) -> list[Table]:
@@ -51,7 +60,7 @@ def claims(bench: Bench) -> list[Table]:
     note = (
         "Points of mean R@1 of both directions, with the 95 % interval over seeds, paired by seed and not adjusted for "
     )
-    note += "how many comparisons there are. Open: the interval holds 0, or there is one seed."
+    note += "how many comparisons there are. Open: the interval holds 0 or has no width, or there is one seed."
     short = Table("Claims", "what the paper claims, and what this bench says", heads, tuple(rows), note)
     every = tuple((_letter(one), one.what, points(one.gain), _said(one.paper), one.verdict) for one in found)
     return [short, Table("Comparisons", "behind the claims", ("", "what", "difference", "paper", "verdict"), every)]
@@ -66,7 +75,7 @@ def comparisons(bench: Bench) -> Iterator[Comparison]:
     claim = "(a) RePair above Vanilla and every baseline, at its whole budget"
     for name in baselines:
         yield Comparison(claim, f"{whole} − {name}", bench.gain(whole, name), _paper_gain(name))
-    shares = sorted({share_of(name) for name in bench.runs if name.rsplit(" ", 1)[0] == whole}, reverse=True)
+    shares = sorted({share_of(name) for name in bench.runs if whole_of(name) == whole}, reverse=True)
     for share in (share for share in shares if share <= _AT_MOST):
         claim = f"(b) RePair at {share} % of its budget at or above every baseline at 100 %"
         for name in baselines:

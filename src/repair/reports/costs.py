@@ -4,13 +4,14 @@ Mirrors the paper's Tables 9–11. Every attempt counts, failed and lost ones to
 """
 
 from collections import defaultdict
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from repair.core.calls import Attempt, CallOutcome
-from repair.core.records import Direction, Failure, Repair, RepairStatus
-from repair.pipeline.look import calls_folder
-from repair.reports.view import RunView
+from repair.core.records import Direction, Repair, RepairStatus
+from repair.reports.asked import asked_of, rows_of
+from repair.reports.view import LEDGER, RunView
 
 # Tasks in the order of the pipeline; others follow by name.
 _TASKS = ("verify", "plan", "instruct", "edit_text", "edit_image", "verify_candidate", "verify_cell")
@@ -71,27 +72,28 @@ class _Tally:
         }
 
 
-def costs_facts(view: RunView) -> dict[str, Any]:
+def costs_facts(view: RunView, own: Set[str] | None = None) -> dict[str, Any]:
     """{"plan", "shared", "directions": {direction: {"n_pairs", "tasks": {task: …}, "total": …}}}.
 
-    A kept pair is a failure that was repaired, in any round. In a shared ledger (`run.calls`) only calls about this
-    run's failures count, whichever run made them first; `n_foreign` counts the others.
+    A kept pair is a failure that was repaired, in any round. In a shared ledger (`run.calls`) only what this run asked
+    counts, whichever run asked it first; `n_foreign` counts the rest. `own`: the keys of these calls, where known.
     """
     shared = bool(view.config.run.calls)
-    known = {f.failure_id for round in view.rounds for f in view.table(round, Failure)}
+    if own is None:
+        own = asked_of(view).own(rows_of(view.attempts())) if shared else set()
     tallies: dict[tuple[Direction, str], _Tally] = defaultdict(_Tally)
     n_foreign = 0
     for attempt in view.attempts():
         failure_id = attempt.call.failure_id
         direction = direction_of(failure_id)
-        if direction is None or (shared and failure_id not in known and not failure_id.startswith(_CELL)):
+        if direction is None or (shared and attempt.call.key not in own):
             n_foreign += 1
         else:
             tallies[direction, attempt.call.task].add(attempt)
     return {
         "plan": view.config.calls.plan,
         "shared": shared,
-        "ledger": str(calls_folder(view.folder, view.config) / "ledger.sqlite") if shared else "ledger.sqlite",
+        "ledger": str(view.calls_file(LEDGER)) if shared else LEDGER,
         "n_foreign": n_foreign,
         "directions": {str(d): _direction(view, d, tallies) for d in Direction},
     }

@@ -10,7 +10,8 @@ from html import escape
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from repair.reports.benches import NONE, Bench, Table, score, share_of
+from repair.pipeline.budgets import has_samples
+from repair.reports.benches import NONE, Bench, Table, count, score, share_of, whole_of
 from repair.reports.plots import Axis, number
 
 _WIDTH, _HEIGHT = 760, 470
@@ -39,24 +40,31 @@ _STYLE_DARK = """
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One method: its mean R@1, in percent, at each share of the budget, in percent. `main`: RePair itself."""
+    """One method: its mean R@1, in percent, at each share of the budget, in percent. `main`: RePair itself. `level`: it
+    has no budget, so its one number is that of every share."""
 
     name: str
     points: tuple[tuple[int, float], ...]
     main: bool = False
+    level: bool = False
 
 
-def curve(bench: Bench) -> Table | None:
-    """Figure 9 as a table; None where there is one budget only."""
+def curve(bench: Bench) -> Table | str:
+    """Figure 9 as a table; why there is none, where there is one budget only."""
     shares = _shares(bench)
     if len(shares) < 2:
-        return None
+        return "one budget only"
     rows = []
-    for line in lines_of(bench):
+    lines = lines_of(bench)
+    for line in lines:
         found = dict(line.points)
         rows.append((line.name, *(score("R@1", found[s] / 100) if s in found else NONE for s in shares)))
     heads = ("mean R@1 at", *(f"{share} %{_samples(bench, share)}" for share in shares))
-    note = "In percent, means over seeds. A method that makes no samples has one number."
+    note = "In percent, means over seeds."
+    if any(line.level for line in lines):
+        note += " A method that makes no samples has no budget: one number, drawn as a level line."
+    if any(len(line.points) == 1 and not line.level for line in lines):
+        note += " A method measured at one share only is drawn as a point."
     return Table("Figure 9", "budget curve", heads, tuple(rows), note)
 
 
@@ -77,13 +85,12 @@ def figure(bench: Bench) -> str | None:
 def lines_of(bench: Bench) -> list[Line]:
     """Every variant over its budgets, in the order of the bench."""
     found = []
-    for variant in bench.whole():
-        points = []
-        for share in _shares(bench):
-            name = variant if share == 100 else f"{variant} {share}%"
-            if name in bench.runs:
-                points.append((share, 100 * float(bench.row(name)["mean"]["mean R@1"])))
-        found.append(Line(variant, tuple(points), main=variant == bench.repair))
+    for variant in dict.fromkeys(whole_of(name) for name in bench.runs):
+        names = {share: variant if share == 100 else f"{variant} {share}%" for share in _shares(bench)}
+        measured = {share: name for share, name in names.items() if name in bench.runs}
+        points = [(share, 100 * float(bench.row(name)["mean"]["mean R@1"])) for share, name in measured.items()]
+        level = len(points) == 1 and not has_samples(bench.config(next(iter(measured.values()))))
+        found.append(Line(variant, tuple(points), main=variant == bench.repair, level=level))
     return found
 
 
@@ -98,7 +105,7 @@ def _samples(bench: Bench, share: int, *, between: str = " of the budget, ") -> 
     if equal.get("match") not in ("samples", "calls") or not uses:
         return "" if between == "|" else " of the budget"
     n = float(np.mean([int(use * share / 100) for use in uses]))
-    return f"{between}{n:,.0f}" + ("" if between == "|" else f" {equal['match']}")
+    return f"{between}{count(n)}" + ("" if between == "|" else f" {equal['match']}")
 
 
 # ---------------------------------------------------------------------------------------------- the picture
@@ -107,8 +114,8 @@ def _samples(bench: Bench, share: int, *, between: str = " of the budget, ") -> 
 def drawn(lines: Sequence[Line], ticks: Mapping[int, str], *, title: str, x_label: str) -> str:
     """The picture of `lines`; `ticks` are shares with their words, "|" parting two rows of them.
 
-    A line of one point is drawn as level and dashed over all budgets. Names stand at the right, in the order of the
-    last points. Nothing to draw gives "".
+    A level line is dotted, over all budgets; a method of one share is a point. Names stand at the right, in the order
+    of the last points. Nothing to draw gives "".
     """
     lines = [line for line in lines if line.points]
     if not lines:
@@ -141,17 +148,22 @@ def drawn(lines: Sequence[Line], ticks: Mapping[int, str], *, title: str, x_labe
 
 def _one(line: Line, x: Axis, y: Axis, *, at: float, style: str, dashes: str) -> list[str]:
     points = [(x(share), y(value)) for share, value in line.points]
-    level = len(points) == 1
-    if level:
+    if line.level:
         points = [(float(_LEFT), points[0][1]), (float(_RIGHT), points[0][1])]
     path = " ".join(f"{'M' if k == 0 else 'L'}{px:.1f} {py:.1f}" for k, (px, py) in enumerate(points))
     shown = escape("; ".join(f"{share} %: {value:.2f}" for share, value in line.points))
-    dashes = "1 4" if level else dashes
+    dashes = "1 4" if line.level else dashes
     dash = f' stroke-dasharray="{dashes}" stroke-linecap="round"' if dashes else ""
-    parts = [f'<path d="{path}" class="{style}"{dash}><title>{escape(line.name)}: {shown}</title></path>']
-    if not level:
-        size = 4.5 if line.main else 2.4
-        parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{size}" class="{style}"/>' for px, py in points]
+    title = f"<title>{escape(line.name)}: {shown}</title>"
+    parts = []
+    if len(points) > 1:
+        parts.append(f'<path d="{path}" class="{style}"{dash}>{title}</path>')
+    if not line.level:
+        alone = title if len(points) == 1 else ""
+        size = 4.5 if line.main else 3.5 if alone else 2.4
+        parts += [
+            f'<circle cx="{px:.1f}" cy="{py:.1f}" r="{size}" class="{style}">{alone}</circle>' for px, py in points
+        ]
     last_x, last_y = points[-1]
     parts.append(f'<path d="M{last_x + 5:.1f} {last_y:.1f} L{_RIGHT + 18} {at:.1f}" class="leader {style}"/>')
     parts.append(_text(_RIGHT + 22, at + 4, f"{line.name} {line.points[-1][1]:.2f}", style))

@@ -4,18 +4,21 @@ Both are of the first round of the first seed's run of RePair itself.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from repair.core.errors import DataError
 from repair.core.ports import EditTruth
+from repair.core.progress import Advance
 from repair.core.records import Direction, ErrorType, Repair, Shortfall
 from repair.evaluation.shortfalls import ShortfallCounts, count_shortfalls
 from repair.reports import paper_results as paper
-from repair.reports.benches import NONE, Bench, Table
-from repair.reports.quality import quality_facts
-from repair.reports.view import RunView
+from repair.reports.benches import NONE, Bench, Table, percent
+from repair.reports.quality import directions_facts
+from repair.reports.view import BLOBS, EDIT, RunView
 
 _N_REASONS = 6
+_NO_RUN = "no run of RePair at its whole budget"
 _WORDS = {
     Shortfall.SEMANTIC_MISMATCH: "semantic mismatch: not true of the query",
     Shortfall.SCAFFOLD_DRIFT: "scaffold drift: true, but more has changed than had to",
@@ -24,14 +27,14 @@ _WORDS = {
 }
 
 
-def closeness(bench: Bench) -> Table | None:
-    """Table 17: cosine of false positive and edit, by error type."""
+def closeness(bench: Bench) -> Table | str:
+    """Table 17: cosine of false positive and edit, by error type; or why there is none."""
     facts = quality_of(bench)
-    if facts is None:
-        return None
+    if isinstance(facts, str):
+        return facts
     rows = []
     for direction in Direction:
-        found = facts["directions"][str(direction)]["closeness"]
+        found = facts[str(direction)]["closeness"]
         for kind in (str(error) for error in ErrorType if str(error) in found):
             values = found[kind]
             said = paper.CLOSENESS[direction].get(kind)
@@ -49,14 +52,22 @@ def closeness(bench: Bench) -> Table | None:
     return Table("Table 17", "cosine of false positive and edit", heads, tuple(rows), note)
 
 
-def failure_modes(bench: Bench) -> Table | None:
-    """Table 18: how many kept edits are wrong, by class; where truth is unknown, why failures were not repaired."""
-    view = bench.first(bench.repair) if bench.repair else None
+def failure_modes(bench: Bench, advance: Advance | None = None) -> Table | str:
+    """Table 18: how many kept edits are wrong, by class; where truth is unknown, why failures were not repaired.
+
+    Judging takes minutes where there are thousands of edits: `advance` is told now and then. Raises DataError for
+    edited images that are gone.
+    """
+    view = bench.repair_run()
     if view is None or not view.rounds:
-        return None
+        return _NO_RUN
     with view:
-        counts = _counts(view)
-        return _reasons(view) if counts is None else _classes(counts)
+        counts = _counts(view, advance)
+        if counts is not None:
+            return _classes(counts)
+        why = " The data cannot be opened from here." if view.source is None else ""
+    found = quality_of(bench)
+    return found if isinstance(found, str) else _reasons(found, why)
 
 
 def _classes(counts: Mapping[Direction, ShortfallCounts]) -> Table:
@@ -65,11 +76,11 @@ def _classes(counts: Mapping[Direction, ShortfallCounts]) -> Table:
     rows = []
     for kind, said in paper.SHORTFALLS.items():
         found = [side.wrong[kind] for side in counts.values()]
-        quoted = f"{said} ({said / n_said:.1%}; {said / paper.N_JUDGED:.1%} of all)"
+        quoted = f"{said} ({percent(said / n_said)}; {percent(said / paper.N_JUDGED)} of all)"
         rows.append((_WORDS[kind], *map(str, found), *_shares(sum(found), _n_wrong(counts), n_kept), quoted))
     by_direction = [f"{sum(side.wrong.values()):,} of {side.n_known:,}" for side in counts.values()]
     n_wrong = _n_wrong(counts)
-    quoted = f"{n_said} of {paper.N_JUDGED} ({n_said / paper.N_JUDGED:.1%})"
+    quoted = f"{n_said} of {paper.N_JUDGED} ({percent(n_said / paper.N_JUDGED)})"
     rows.append(("all wrong edits", *by_direction, *_shares(n_wrong, n_wrong, n_kept), quoted))
     heads = ("kept edits that are wrong", *(d.short for d in counts), "share of wrong", "share of kept", "paper")
     n_unknown = sum(side.n - side.n_known for side in counts.values())
@@ -84,51 +95,62 @@ def _n_wrong(counts: Mapping[Direction, ShortfallCounts]) -> int:
 
 
 def _shares(n: int, n_wrong: int, n_kept: int) -> tuple[str, str]:
-    return tuple(f"{n / of:.1%}" if of else NONE for of in (n_wrong, n_kept))  # type: ignore[return-value]
+    of_wrong, of_kept = (percent(n / of if of else None) for of in (n_wrong, n_kept))
+    return of_wrong, of_kept
 
 
-def _reasons(view: RunView) -> Table:
-    facts = quality_facts(view)[0]["directions"]
+def _reasons(facts: Mapping[str, Any], why: str) -> Table:
     rows = tuple(
         (direction.short, reason, f"{n:,}")
         for direction in Direction
         for reason, n in list(facts[str(direction)]["unrepaired_reasons"].items())[:_N_REASONS]
     )
     said = ", ".join(f"{str(kind).replace('_', ' ')} {n}" for kind, n in paper.SHORTFALLS.items())
-    note = "Why kept failures were not repaired: whether kept edits are right is not known here. The paper's "
+    note = f"Why kept failures were not repaired: whether kept edits are right is not known here.{why} The paper's "
     note += f"{sum(paper.SHORTFALLS.values())} wrong ones of {paper.N_JUDGED}: {said}."
     return Table("Table 18", "failure modes", ("direction", "what", "how many"), rows, note)
 
 
-def _counts(view: RunView) -> dict[Direction, ShortfallCounts] | None:
-    """None where the data do not know the truth, or the edited images are gone."""
-    source, train = view.source, view.captions(view.config.data.train_split)
-    if not isinstance(source, EditTruth) or view.blobs is None:
+def _counts(view: RunView, advance: Advance | None) -> dict[Direction, ShortfallCounts] | None:
+    """None where the data do not know the truth."""
+    source = view.source
+    if not isinstance(source, EditTruth):
         return None
-    images = {pair.image_id for pair in train.values()}
+
+    @cache  # an image is asked about, or returned, again and again
+    def original(key: str) -> bytes:
+        return source.read_image(key)
 
     def image(key: str) -> bytes:
-        if key in images:
-            return source.read_image(key)
+        if not key.startswith(EDIT):
+            return original(key)
         data = None if view.blobs is None else view.blobs.get(key)
         if data is None:
-            raise DataError(f"edited image {key} is gone")
+            raise DataError(
+                f"{view.folder.path}: its edited image {key} is gone: looked in {view.calls_file(BLOBS)}; put the "
+                "folder of calls back beside the runs"
+            )
         return data
 
-    try:
-        return count_shortfalls(source, view.table(0, Repair), text=lambda key: train[key].text, image=image)
-    except DataError:
-        return None
+    def text(key: str) -> str:  # one an edit
+        if advance is not None:
+            advance(0)
+        train = view.captions(view.config.data.train_split)
+        if key not in train:
+            raise DataError(f"{view.folder.path}: caption {key} is not in the data that its config names")
+        return train[key].text
+
+    return count_shortfalls(source, view.table(0, Repair), text=text, image=image)
 
 
-def quality_of(bench: Bench) -> Mapping[str, Any] | None:
-    """Quality facts of that round; None without RePair, or before it has mined."""
-    view = bench.first(bench.repair) if bench.repair else None
-    if view is None:
-        return None
+def quality_of(bench: Bench) -> Mapping[str, Any] | str:
+    """Quality facts of that round by direction; why there are none, without RePair."""
+    view = bench.repair_run()
+    if view is None or not view.rounds:
+        return _NO_RUN
     with view:
-        found = quality_facts(view)
-    return found[0] if found else None
+        found: Mapping[str, Any] = bench.once("quality", lambda: directions_facts(view, view.rounds[0]))
+    return found
 
 
 def _cosine(value: float | None) -> str:

@@ -37,10 +37,15 @@ def quality_facts(view: RunView) -> list[dict[str, Any]]:
             "round": round,
             "verified": view.config.verification.enabled,
             "truth": _truth(view, round),
-            "directions": {str(direction): _direction(view, round, direction) for direction in Direction},
+            "directions": directions_facts(view, round),
         }
         for round in view.rounds
     ]
+
+
+def directions_facts(view: RunView, round: int) -> dict[str, dict[str, Any]]:
+    """Of one round, by direction: what the stages kept and dropped, without the truth."""
+    return {str(direction): _direction(view, round, direction) for direction in Direction}
 
 
 def _direction(view: RunView, round: int, direction: Direction) -> dict[str, Any]:

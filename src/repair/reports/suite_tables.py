@@ -7,15 +7,16 @@ import numpy as np
 
 from repair.numerics.statistics import paired_seeds
 from repair.reports import paper_results as paper
+from repair.reports.bench_file import BASE
 from repair.reports.benches import NONE, Bench, Table, numbers, points
+from repair.reports.paths import without_folders
 
-_BASE = "base"
 _MAX_PARTS = 12  # more (the relations of ARO) are in the bench's folder
 
 
 def compositional(bench: Bench) -> list[Table]:
     """Table 3 for each suite of the bench; none for a bench without."""
-    return [_table(bench, suite) for suite in bench.facts.get("suites", ())]
+    return [_table(bench, suite) for suite in bench.facts.get("suites") or ()]
 
 
 def _table(bench: Bench, suite: Mapping[str, Any]) -> Table:
@@ -25,7 +26,7 @@ def _table(bench: Bench, suite: Mapping[str, Any]) -> Table:
     parts = every if len(every) <= _MAX_PARTS else []
     known = suite["kind"] == "choice"
     rows = []
-    for variant in (_BASE, *(name for name in bench.whole() if name in scores)):
+    for variant in (BASE, *(name for name in bench.whole() if name in scores)):
         found = scores[variant]
         cells = [variant, *(f"{100 * float(np.mean(found[name])):.2f}" for name in (head, *parts))]
         against = bench.repair if bench.repair in scores and variant != bench.repair else None
@@ -40,4 +41,4 @@ def _table(bench: Bench, suite: Mapping[str, Any]) -> Table:
     if known:
         heads.append(f"paper: {' / '.join(paper.COMPOSITIONAL_SUITES)}")
         note += " The paper's are of other suites (ARO's), on other data: not comparable."
-    return Table("Table 3", f"compositional, suite {suite['suite']}", tuple(heads), tuple(rows), note)
+    return Table("Table 3", f"compositional, suite {without_folders(suite['suite'])}", tuple(heads), tuple(rows), note)

@@ -40,6 +40,9 @@ from repair.store.tables import read_table
 
 Record = TypeVar("Record")
 
+LEDGER, BLOBS = "ledger.sqlite", "blobs.sqlite"
+_CALLS = (LEDGER, BLOBS)
+
 EDIT = "b2:"  # how the key of an edit begins: its content hash
 
 # Which stage leaves which table, and of what.
@@ -78,23 +81,28 @@ class Step(NamedTuple):
 class RunView:
     """A context manager; closing it closes ledger and blobs. Raises StoreError if `path` holds no run."""
 
-    def __init__(self, folder: RunFolder, config: Config) -> None:
+    def __init__(self, folder: RunFolder, config: Config, *, calls: Sequence[Path] = ()) -> None:
         self.folder = folder
         self.config = config
+        self.calls_places = (*calls, calls_folder(folder, config))  # where ledger and blobs are looked for, in order
         self._tables: dict[tuple[int, str], list[Any]] = {}
         self._captions: dict[str, dict[str, Pair]] = {}
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, path: Path, *, beside: Path | None = None) -> Self:
+        """`beside`: the folder of a bench, in which shared calls are looked for before the place that the config
+        names; so a bench that has moved, or is read from another working directory, has its own."""
         folder = RunFolder.view(path)
-        return cls(folder, config_of(folder))
+        config = config_of(folder)
+        own = (beside / Path(config.run.calls).name,) if beside is not None and config.run.calls else ()
+        return cls(folder, config, calls=own)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         for name in ("ledger", "blobs"):
-            opened = self.__dict__.get(name)
+            opened = self.__dict__.pop(name, None)  # so that it can be entered again
             if opened is not None:
                 opened.close()
 
@@ -221,14 +229,19 @@ class RunView:
         pair = None if key.startswith(EDIT) else self.caption(key)
         return None if pair is None else pair.text
 
+    def calls_file(self, name: str) -> Path:
+        """`name` in the first place that holds calls; where none does, in the last place."""
+        there = (place for place in self.calls_places if any((place / file).exists() for file in _CALLS))
+        return next(there, self.calls_places[-1]) / name
+
     @cached_property
     def blobs(self) -> BlobStore | None:
-        path = calls_folder(self.folder, self.config) / "blobs.sqlite"
+        path = self.calls_file(BLOBS)
         return BlobStore.view(path) if path.exists() else None
 
     @cached_property
     def ledger(self) -> Ledger | None:
-        path = calls_folder(self.folder, self.config) / "ledger.sqlite"
+        path = self.calls_file(LEDGER)
         return Ledger.view(path) if path.exists() else None
 
     def attempts(self) -> Iterator[Attempt]:
