@@ -134,7 +134,7 @@ def _counts(view: RunView, advance: Advance | None) -> dict[Direction, Shortfall
 
     def text(key: str) -> str:  # one an edit
         if advance is not None:
-            advance(0)
+            advance(0, "Table 18")
         train = view.captions(view.config.data.train_split)
         if key not in train:
             raise DataError(f"{view.folder.path}: caption {key} is not in the data that its config names")
