@@ -49,11 +49,9 @@ from repair.core.progress import Progress
 from repair.core.records import Direction
 from repair.numerics import statistics
 from repair.pipeline.bench_file import BenchFile, Equal, read_bench, slug
-from repair.pipeline.bench_suites import BASE, NO_SUITES, Suites, judge_runs, open_suites
+from repair.pipeline.bench_suites import BASE, NO_SUITES, TABLE, Suites, judge_runs, open_suites
 from repair.pipeline.budgets import LAST_STAGE, allowance, best_rate, has_samples, reference_use
 from repair.store.files import read_json, storing, write_json
-
-TABLE = "bench.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from repair.pipeline.judging import Session
 
 BASE = "base"  # the row of what every variant starts from
+TABLE = "bench.json"  # what a bench found, in its folder
 _FOLDER = "suites"
 _ASKED = "asked.json"
 _SEED = 0  # of the resamples, as `repair eval` has it

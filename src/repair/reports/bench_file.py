@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from repair.core.errors import DataError
 from repair.core.records import Direction
+from repair.pipeline.bench_suites import BASE, TABLE
 from repair.reports.paths import command_line
 
-NAME = "bench.json"
-BASE = "base"  # the row of what every variant starts from
 _NEEDED = ("mean R@1", *(f"{direction.short} R@1" for direction in Direction))
 _AGAIN = "run `repair bench` again, which keeps the runs that are done"
 
@@ -58,7 +57,7 @@ class _File(_Part):
 
 def place_of(given: Path) -> Path:
     """The file that `given`, a bench's folder or a .json file in it, names. Raises DataError if there is none."""
-    path = given if given.suffix == ".json" and not given.is_dir() else given / NAME
+    path = given if given.suffix == ".json" and not given.is_dir() else given / TABLE
     if not path.is_file():
         raise DataError(
             f"{path}: there is no such file: give the folder of a bench, or a .json file in it that `repair bench` "

@@ -13,11 +13,11 @@ from repair.core.progress import Advance
 from repair.core.records import Direction, Link, LinkKind, Repair, RepairStatus
 from repair.core.synthesis import Sample, SampleKind
 from repair.editing import IMAGE_TASK
+from repair.pipeline.bench_suites import BASE
 from repair.pipeline.registries import METHODS
 from repair.pipeline.tools import MAKE_TASK
 from repair.reports import paper_results as paper
 from repair.reports import reference
-from repair.reports.bench_file import BASE
 from repair.reports.benches import NONE, Bench, Table, count, percent, points, score
 from repair.reports.claims import claims, scores_by_round, verdict_of, with_rounds
 from repair.reports.costs import costs_facts

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from repair.numerics.statistics import paired_seeds
+from repair.pipeline.bench_suites import BASE
 from repair.reports import paper_results as paper
-from repair.reports.bench_file import BASE
 from repair.reports.benches import NONE, Bench, Table, numbers, points
 from repair.reports.paths import without_folders
 
