@@ -1,6 +1,8 @@
 """Items that go their way one by one against stages that wait for each other: wall time of verify to select.
 
-    python benchmarks/flow.py [--failures 60] [--concurrency 8] [--folder FOLDER]
+    python benchmarks/flow.py [--failures 60] [--concurrency 8]
+
+Its files lie in a temporary folder: TMPDIR says where, if another disk is to be measured.
 
 The world's backends with simulated latency: a language model (median 50 ms) and an image editor (median 300 ms), both
 log-normal with a long tail, each a place of its own. Both ways make the same calls and must leave the same tables. The
@@ -137,10 +139,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--failures", type=int, default=60, help="a direction")
     parser.add_argument("--concurrency", type=int, default=8, help="calls in flight at each place")
-    parser.add_argument("--folder", type=Path, help="default: a temporary one")
     args = parser.parse_args()
     register()
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for plan in ("staged", "fused"):
             compare(Path(folder), plan, args)
 

@@ -1,6 +1,8 @@
 """SIGKILL at random moments of a run against a server that fails: nothing changes in the end, nothing is paid twice.
 
-    python benchmarks/kills.py [--kills 100] [--failures 40] [--seed 0] [--folder FOLDER]
+    python benchmarks/kills.py [--kills 100] [--failures 40] [--seed 0]
+
+Its files lie in a temporary folder: TMPDIR says where, if another disk is to be measured.
 
 The staged plan in both directions, up to grids, over HTTP: `chat` and `image_edits` against a server of this machine
 that answers the first time of some requests with 429, 503, a body cut off, or JSON that does not fit. The run is killed
@@ -192,10 +194,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--failures", type=int, default=40, help="a direction")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, help="default: a temporary one")
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
-    with tempfile.TemporaryDirectory(dir=arguments.folder) as place:
+    with tempfile.TemporaryDirectory() as place:
         whole, often = Path(place, "whole"), Path(place, "killed")
         whole.mkdir()
         often.mkdir()

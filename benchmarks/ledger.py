@@ -1,6 +1,8 @@
 """How fast the ledger is: durable rows a second, 355,000 finished calls looked up again, calls a second of the engine.
 
-    python benchmarks/ledger.py [--rows 355000] [--folder FOLDER]
+    python benchmarks/ledger.py [--rows 355000]
+
+Its files lie in a temporary folder: TMPDIR says where, if another disk is to be measured.
 
 The file system decides most of it: use a folder on the disk that runs will be on.
 """
@@ -119,9 +121,8 @@ def measure_engine(folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=355_000)
-    parser.add_argument("--folder", type=Path, default=None)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         print(f"disk: {fsyncs_per_s(folder):,.0f} fsyncs/s")
         measure_rows(folder, options.rows)

@@ -1,6 +1,8 @@
 """What a pair costs under each call plan, and how often its edit is true: the world's backends at their error rates.
 
-    python benchmarks/plans.py [--failures 400] [--folder FOLDER]
+    python benchmarks/plans.py [--failures 400]
+
+Its files lie in a temporary folder: TMPDIR says where, if another disk is to be measured.
 
 Prints LLM and image calls for each failure the verifier kept (as the paper counts: 5 LLM, and 2 LLM + 3 images; calls
 about dropped failures beside it) and for each repaired pair, everything counted; and the share of repaired pairs whose
@@ -76,9 +78,8 @@ def _is_true(source, blobs: BlobStore, texts: dict[str, str], repair: Repair) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--failures", type=int, default=400, help="a direction")
-    parser.add_argument("--folder", type=Path, help="default: a temporary one")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         for plan in ("staged", "fused"):
             measure(config(Path(folder), plan, args.failures))
 
