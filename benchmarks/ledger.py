@@ -71,6 +71,10 @@ def measure_rows(folder: Path, n_rows: int) -> None:
             future.result()
         print(f"{n_rows - 200:,} rows in groups, durable: {(n_rows - 200) / (time.perf_counter() - began):,.0f} rows/s")
     print(f"file: {path.stat().st_size / 1e6:.0f} MB")
+
+
+def measure_lookups(folder: Path, n_rows: int) -> None:
+    path = folder / "ledger.sqlite"
     keys = [attempt(index).call.key for index in range(n_rows)]
     began, cpu = time.perf_counter(), time.process_time()
     with Ledger.open(path) as ledger:
@@ -126,6 +130,7 @@ def main() -> None:
         folder = Path(name)
         print(f"disk: {fsyncs_per_s(folder):,.0f} fsyncs/s")
         measure_rows(folder, options.rows)
+        measure_lookups(folder, options.rows)
         measure_engine(folder)
 
 
