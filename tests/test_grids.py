@@ -312,19 +312,27 @@ def test_epochs_differ_and_seeds_differ():
     ]
 
 
-def test_budgets_are_nested_and_take_repairs_first():
+def test_budgets_count_repairs_and_are_nested():
     repairs, pairs = crowd()
     failure_of = {r.key: r.failure_id for r in repairs if r.key}
     n_repaired = len(failure_of)
     previous = set()
     for budget in (5, 20, 50, n_repaired):
-        grids, summary = draw(repairs, pairs, n_steps=4 * budget, max_samples=budget, max_per_item=None)
+        grids, summary = draw(repairs, pairs, n_steps=8 * budget, max_samples=budget, max_per_item=None)
         used = {failure_of[key] for grid in grids for key in grid.images + grid.texts if key in failure_of}
-        assert summary.n_failures == summary.n_repairs == budget
+        assert summary.n_repairs == budget
         assert previous <= used
         assert len(used) <= budget
         previous = used
-    assert draw(repairs, pairs, max_samples=n_repaired + 3)[1].n_failures == n_repaired + 3
+    for enough in (n_repaired, n_repaired + 3):  # nothing is left out, not even failures without an edit
+        assert draw(repairs, pairs, max_samples=enough) == draw(repairs, pairs)
+
+
+def test_where_nothing_is_repaired_a_budget_counts_failures():
+    repairs, pairs = crowd()
+    bare = [one for one in repairs if one.status is not RepairStatus.REPAIRED]
+    assert len(bare) > 2
+    assert draw(bare, pairs, max_samples=2)[1].n_failures == 2
 
 
 def test_links_beyond_the_budget_fill_no_grid():

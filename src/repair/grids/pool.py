@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from repair.core.errors import DataError
@@ -44,7 +45,7 @@ class Failure:
 
 
 class Pool:
-    """Everything below a budget of failures, in an order that does not depend on the order of the links."""
+    """Everything within a budget of edits, in an order that does not depend on the order of the links."""
 
     def __init__(
         self,
@@ -118,13 +119,15 @@ def _by_failure(links: Iterable[Link]) -> dict[str, list[Link]]:
 
 
 def _within_budget(rows: Mapping[str, list[Link]], *, budget: int | None, seed: int) -> list[list[Link]]:
-    """Failures with an edit first, then by a draw of their id: a larger budget only adds."""
-
-    def order(failure_id: str) -> tuple[bool, int, str]:
-        has_edit = any(link.kind is LinkKind.POSITIVE for link in rows[failure_id])
-        return not has_edit, derive_seed(seed, "grids", "budget", failure_id), failure_id
-
-    return [rows[failure_id] for failure_id in sorted(rows, key=order)[:budget]]
+    """The first failures, by a draw of their id, that have `budget` edits: a larger budget only adds, and one that is
+    not exceeded leaves nothing out. Where none has an edit, failures are counted."""
+    drawn = sorted(rows, key=lambda failure_id: (derive_seed(seed, "grids", "budget", failure_id), failure_id))
+    chosen = [rows[failure_id] for failure_id in drawn]
+    edited = [any(link.kind is LinkKind.POSITIVE for link in links) for links in chosen]
+    if budget is None:
+        return chosen
+    n_before = accumulate(edited if any(edited) else (True for _ in edited))
+    return [links for links, n in zip(chosen, n_before, strict=True) if n <= budget]
 
 
 def _failure(links: Sequence[Link]) -> Failure:

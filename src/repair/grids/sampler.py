@@ -67,8 +67,10 @@ def sample_grids(
 
     `use_edits=False`: the false positives as hard negatives only, own captions and images in the place of every edit
     (ablation w/o Repair). `anchor_synthetic_rate`: how often an edit completes the anchor pair, where there is one.
-    `max_samples`: the budget in failures, those with an edit first, nested as it grows. `max_per_item`: how many grids
-    of one epoch may hold the same item; of a failure's own two items first, then of what fills the grid.
+    `max_samples`: the budget in edits, drawn; failures without one that are drawn among them come along, so that a
+    budget that is not exceeded leaves nothing out. Nested as it grows. Where no failure has an edit, failures are
+    counted. `max_per_item`: how many grids of one epoch may hold the same item; of a failure's own two items first,
+    then of what fills the grid.
 
     Raises TrainingError if a whole epoch gives no grid, DataError for a failure of items that `pairs` does not know.
     """

@@ -290,12 +290,12 @@ def _at(
 ) -> Config:
     """The config of one run. Its name tells all that differs, so that no two budgets or rates share a folder.
 
-    Without a `use` it is the reference before its use is known. At its whole budget of samples the reference is held by
-    nothing, and is that very run: a cap at its own number of repairs would leave out failures without an edit.
+    Without a `use` it is the reference before its use is known. At its whole budget of samples the reference is that
+    very run; a variant without samples is the same at any budget, and held by none.
     """
     first = plan.configs[variant, seed]
     is_budget = equal.match == "samples" and variant == equal.budget_of and fraction == 1
-    held = use is not None and equal.match != "steps" and not is_budget
+    held = use is not None and equal.match != "steps" and not is_budget and has_samples(first)
     more = allowance(first, equal.match, use, fraction) if held and use is not None else []
     name = slug(variant)
     if rate is not None and equal.rates:
