@@ -146,6 +146,11 @@ def mine(
     return Mined(tuple(failures), summary)
 
 
+def budget_order(failure_id: str, *, seed: int) -> tuple[int, str]:
+    """A sort key: of a direction's failures, `max_failures` keeps those that come first by it."""
+    return derive_seed(seed, "mining.budget", failure_id), failure_id
+
+
 @dataclass(frozen=True, slots=True)
 class _Queries:
     """One direction's names, in id order, each query's best ground truth (-1: none) and matching items."""
@@ -224,7 +229,7 @@ def _limited(
         raise DataError(f"mining: two failures of {direction} share an id by chance; lower mining.max_per_query")
     kept = list(chosen)
     if max_failures is not None and len(chosen) > max_failures:
-        kept.sort(key=lambda row: (derive_seed(seed, "mining.budget", ids[row]), ids[row]))
+        kept.sort(key=lambda row: budget_order(ids[row], seed=seed))
         del kept[max_failures:]
     kept.sort(
         key=lambda row: (candidates.rank[row], -candidates.score[row], candidates.query[row], candidates.item[row])

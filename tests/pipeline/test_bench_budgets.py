@@ -1,17 +1,20 @@
 """A bench at equal budgets: budgets from the reference's use, learning rates from val, tables from the folders."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from repair.core.errors import ConfigError
 from repair.core.progress import Silent
+from repair.core.records import Failure
 from repair.core.synthesis import Sample
 from repair.evaluation.document import read_results
 from repair.pipeline.bench import load_plan, run_bench
 from repair.pipeline.bench_lines import bench_lines
-from repair.pipeline.budgets import allowance, best_rate, reference_use
-from repair.pipeline.stages_repair import SELECTED_TASK
+from repair.pipeline.budgets import allowance, last_stage, reference_use
+from repair.pipeline.questions import CELL_TASK, SELECTED_TASK
 from repair.reports.bench_tables import bench_tables
 from repair.reports.benches import Bench
 from repair.reports.results_page import results_page
@@ -162,30 +165,52 @@ def test_the_reference_at_its_whole_budget_is_repair_itself(finished: tuple[Path
     assert read_json(Path(half) / "run.json")["settings"]["grids.max_samples"] == table["equal"]["budgets"][0] // 2
 
 
-@pytest.mark.parametrize("plan", ["staged", "fused"])
-def test_calls_are_those_that_the_run_asked(tmp_path: Path, plan: str) -> None:
-    """With the check of selected edits, and whatever others asked on a shared ledger."""
+@pytest.mark.parametrize("plan, cells", [("staged", True), ("fused", False)])
+def test_calls_are_those_that_the_run_asked(tmp_path: Path, plan: str, cells: bool) -> None:
+    """With the checks of selected edits and of cells, and whatever others asked on a shared ledger."""
     checked = (f"run.calls={tmp_path}/calls", f"calls.plan={plan}", "selection.verify_candidates=true")
-    run_tiny(tmp_path, *checked, "run.name=a", until="select")
+    checked += (f"grids.verify_cells={str(cells).lower()}",)
     settings = config(tmp_path, *checked, "run.name=a")
+    run_tiny(tmp_path, *checked, "run.name=a", until=last_stage(settings, "calls"))
     use = reference_use(settings, "calls")
     with Ledger.view(tmp_path / "calls" / "ledger.sqlite") as ledger:
-        calls = [logged.attempt.call for logged in ledger.attempts()]
-    assert use == len({call.key for call in calls})
-    assert any(call.task == SELECTED_TASK for call in calls)
+        calls = {logged.attempt.call.key: logged.attempt.call.task for logged in ledger.attempts()}
+    assert use.n == len(calls)
+    assert SELECTED_TASK in calls.values()
+    assert use.n_cells == sum(task == CELL_TASK for task in calls.values())
+    assert (use.n_cells > 0) == cells
     run_tiny(tmp_path, *checked, "run.name=b", "editing.n_candidates=5", "mining.max_failures=15", until="select")
     assert reference_use(settings, "calls") == use
 
 
-def test_what_a_budget_allows() -> None:
-    repair, other = config(Path("x")), config(Path("x"), "method.name=laclip")
-    assert allowance(other, "samples", 100, 0.5) == ["method.max_samples=50"]
-    assert allowance(other, "calls", 100, 1.0) == ["method.max_calls=100"]
-    assert allowance(other, "steps", 100, 1.0) == []
-    assert allowance(repair, "samples", 100, 0.2) == ["grids.max_samples=20"]
-    assert allowance(repair, "calls", 100, 1.0) == []
-    assert allowance(repair, "calls", 100, 0.5) == ["mining.max_failures=6"]
-    assert best_rate({1e-4: 0.5, 1e-5: 0.5, 1e-3: 0.4}) == 1e-5
+@pytest.mark.parametrize("plan", ["staged", "fused"])
+def test_a_share_of_the_calls_binds_where_mining_is_below_its_cap(tmp_path: Path, plan: str) -> None:
+    """And is met as closely as failures allow. With five captions an image, one direction has fewer failures."""
+    small = (f"run.calls={tmp_path}/calls", f"calls.plan={plan}", "selection.verify_candidates=true", "mining.top_k=1")
+    small += ("data.options={n_train=8, n_val=6, n_test=6}", "mining.max_failures=5000")
+    whole = config(tmp_path, *small, "run.name=whole")
+    run_tiny(tmp_path, *small, "run.name=whole", until="select")
+    use = reference_use(whole, "calls")
+    n_mined = Counter(one.direction for one in read_table(whole.run_path() / "round-0" / "failures.parquet", Failure))
+    (held,) = allowance(whole, "calls", use, 0.5)
+    m = int(held.removeprefix("mining.max_failures="))
+    assert min(n_mined.values()) < m < max(n_mined.values()) < 5000
+    run_tiny(tmp_path, *small, held, "run.name=half", until="select")
+    used = reference_use(config(tmp_path, *small, held, "run.name=half"), "calls")
+    assert used.within == use.within[:m]
+    assert used.n <= use.n / 2 < use.within[m]
+
+
+def test_a_share_below_the_checks_of_cells_is_refused_before_more_runs(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.toml"
+    path.write_text(BENCH.replace("fractions = [0.5, 1.0]", "fractions = [0.02, 1.0]"))
+    with pytest.raises(ConfigError, match=r"bench\.fractions: 0\.02 of .* calls are not enough for the .* checks"):
+        run_bench(
+            path, [*overrides(tmp_path), "bench.suites=[]", "grids.verify_cells=true"], progress=Told(), match="calls"
+        )
+    (run,) = tmp_path.glob("tiny/*-seed-0/run.json")
+    assert (run.parent / "round-0" / "grids.json").exists()
+    assert not (run.parent / "round-0" / "train.json").exists()
 
 
 def test_every_shipped_bench_file_is_good() -> None:

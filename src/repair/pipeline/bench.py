@@ -30,9 +30,9 @@ resumes like any other; the table is made from the folders alone, and that of an
 What is wrong with the section or with any variant is said before any run (`bench_file.py`).
 
 Whatever the match, every step of every variant encodes as many items. Under `samples` no variant trains on more
-samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls. The learning rate is chosen
-by mean R@1 on the val split, at the whole budget; the test split is never looked at. `budget_of` itself, at its whole
-budget of samples, is held by nothing.
+samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls; how RePair is held to a share
+of them is said in `budgets.allowance`. The learning rate is chosen by mean R@1 on the val split, at the whole budget;
+the test split is never looked at. `budget_of` itself, at its whole budget of samples, is held by nothing.
 """
 
 import shlex
@@ -50,7 +50,7 @@ from repair.core.records import Direction
 from repair.numerics import statistics
 from repair.pipeline.bench_file import BenchFile, Equal, read_bench, slug
 from repair.pipeline.bench_suites import BASE, NO_SUITES, TABLE, Suites, judge_runs, open_suites
-from repair.pipeline.budgets import LAST_STAGE, allowance, best_rate, has_samples, reference_use
+from repair.pipeline.budgets import Use, allowance, best_rate, has_samples, last_stage, reference_use
 from repair.store.files import read_json, storing, write_json
 
 
@@ -241,16 +241,8 @@ def _order(plan: Plan) -> list[tuple[str, int]]:
 
 def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
     """The plan with budgets known and learning rates chosen: a variant for each fraction, named "repair 50 %"."""
-    use = {}
-    for seed in plan.seeds:
-        if equal.match != "steps":
-            first = equal.rates[:1] or (plan.configs[equal.budget_of, seed].training.lr,)
-            reference = _at(plan, equal, equal.budget_of, seed, rate=first[0])
-            progress.say(f"bench: {equal.budget_of}, seed {seed} (for the budget)")
-            _run(reference, until=LAST_STAGE, progress=progress)
-            use[seed] = reference_use(reference, equal.match)
-        else:
-            use[seed] = 0
+    shares = {variant: _shares(plan, equal, variant) for variant in plan.variants}
+    use = _uses(plan, equal, shares, progress=progress)
     chosen: dict[str, float | None] = {}
     on_val: dict[str, dict[str, float]] = {}
     for variant in plan.variants:
@@ -267,15 +259,38 @@ def _settled(plan: Plan, equal: Equal, *, progress: Progress) -> Plan:
         on_val[variant] = {f"{rate:g}": score for rate, score in scores.items()}
     configs = {}
     for variant in plan.variants:
-        budgeted = has_samples(plan.configs[variant, plan.seeds[0]])
-        for fraction in sorted(equal.fractions[variant], reverse=True) if budgeted else [1.0]:
+        for fraction in shares[variant]:
             label = variant if fraction == 1 else f"{variant} {fraction:.0%}"
             for seed in plan.seeds:
                 configs[label, seed] = _at(
                     plan, equal, variant, seed, rate=chosen[variant], use=use[seed], fraction=fraction
                 )
-    account = {"match": equal.match, "budget_of": equal.budget_of, "budgets": use, "lr": chosen, "val": on_val}
+    budgets = {seed: used.n for seed, used in use.items()}
+    account = {"match": equal.match, "budget_of": equal.budget_of, "budgets": budgets, "lr": chosen, "val": on_val}
     return replace(plan, configs=configs, account=account)
+
+
+def _uses(plan: Plan, equal: Equal, shares: Mapping[str, Sequence[float]], *, progress: Progress) -> dict[int, Use]:
+    """What the reference uses, by seed. Raises ConfigError if a variant cannot be held to one of its `shares` of it."""
+    if equal.match == "steps":
+        return dict.fromkeys(plan.seeds, Use(0))
+    uses = {}
+    for seed in plan.seeds:
+        first = equal.rates[:1] or (plan.configs[equal.budget_of, seed].training.lr,)
+        reference = _at(plan, equal, equal.budget_of, seed, rate=first[0])
+        progress.say(f"bench: {equal.budget_of}, seed {seed} (for the budget)")
+        _run(reference, until=last_stage(reference, equal.match), progress=progress)
+        uses[seed] = reference_use(reference, equal.match)
+        for variant, fractions in shares.items():
+            for fraction in fractions:
+                allowance(plan.configs[variant, seed], equal.match, uses[seed], fraction)
+    return uses
+
+
+def _shares(plan: Plan, equal: Equal, variant: str) -> list[float]:
+    """Those of the budget that the variant has a row of, the whole first."""
+    budgeted = has_samples(plan.configs[variant, plan.seeds[0]])
+    return sorted(equal.fractions[variant], reverse=True) if budgeted else [1.0]
 
 
 def _at(
@@ -285,7 +300,7 @@ def _at(
     seed: int,
     *,
     rate: float | None,
-    use: int | None = None,
+    use: Use | None = None,
     fraction: float = 1.0,
 ) -> Config:
     """The config of one run. Its name tells all that differs, so that no two budgets or rates share a folder.

@@ -20,13 +20,13 @@ from repair.pipeline.asking import Asker, ask_all
 from repair.pipeline.catalogue import build_case
 from repair.pipeline.features import edited_bytes
 from repair.pipeline.graph import Work
+from repair.pipeline.questions import SELECTED_TASK
 from repair.pipeline.selecting import Selecting, draw_another, has_editor
 from repair.pipeline.workbench import Workbench
 from repair.store.tables import read_table, write_table
 
 Record = TypeVar("Record")
 
-SELECTED_TASK = "verify_candidate"
 FAILED_CALLS = "failed_calls"  # in a stage's summary: items kept as failed; `--retry-failed` asks them again
 
 

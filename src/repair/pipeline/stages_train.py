@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from repair.pipeline.evaluating import mean_recall
 from repair.pipeline.features import Features
 from repair.pipeline.graph import Work
 from repair.pipeline.matches import judged_matching, labelled_matching, match_table, near_duplicates
+from repair.pipeline.questions import CELL_TASK, cell_id
 from repair.pipeline.stages_repair import FAILED_CALLS, mined_with, table, write
 from repair.pipeline.training_run import train_encoder
 from repair.pipeline.workbench import Workbench
@@ -28,7 +30,6 @@ from repair.training.prepared import Prepared
 
 ROWS = "metrics.jsonl"
 TWINS = "near-duplicates.json"
-CELL_TASK = "verify_cell"
 
 
 def fit(bench: Workbench, round: int | None) -> Work:  # noqa: ARG001
@@ -120,14 +121,18 @@ def grids(bench: Workbench, round: int) -> Work:
     known = Known.of(bench, round)
     drawn, summary = sample(known.table())
     summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
+    checks: tuple[Path, ...] = ()
     if settings.verify_cells:
-        true_cells, n_failed = _judge_cells(bench, round, assumed_cells(drawn, links))
+        true_cells, verdicts = _judge_cells(bench, round, assumed_cells(drawn, links))
+        checks = write(bench, round, "cells", verdicts, Verdict).outputs  # grids drawn anew do not tell what was asked
+        n_failed = sum(verdict.error is not None for verdict in verdicts)
         drawn, summary = sample(known.table(true_cells))
         summary["cells_verified"] = summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
         summary["cells_judged_true"] = len(true_cells)
         if n_failed:
             summary[FAILED_CALLS] = n_failed
-    return Work(write(bench, round, "grids", drawn, Grid).outputs, json.loads(json.dumps(summary, default=str)))
+    work = write(bench, round, "grids", drawn, Grid)
+    return Work((*work.outputs, *checks), json.loads(json.dumps(summary, default=str)))
 
 
 def train(bench: Workbench, round: int, data: TrainingData | None = None) -> Work:
@@ -219,9 +224,11 @@ def repairs_so_far(bench: Workbench, round: int) -> list[Repair]:
     return list(found.values())
 
 
-def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], int]:
-    """Those cells that the verifier says do match, and how many calls failed. Cells that hold an edit are asked about
-    like any other."""
+def _judge_cells(
+    bench: Workbench, round: int, cells: Sequence[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[Verdict]]:
+    """Those cells that the verifier says do match, and its verdict on every cell that it was asked about. Cells that
+    hold an edited caption are asked about like any other."""
     asker = bench.asker()
     texts = {r.key: r.text for r in repairs_so_far(bench, round) if r.key is not None and r.text is not None}
     cases = list(_cell_cases(bench, cells, texts))
@@ -242,7 +249,7 @@ def _judge_cells(bench: Workbench, round: int, cells: Sequence[tuple[str, str]])
         for case, verdict in zip(cases, verdicts, strict=True)
         if verdict.criterion is Criterion.BENIGN_MISMATCH
     ]
-    return matching, sum(verdict.error is not None for verdict in verdicts)
+    return matching, verdicts
 
 
 def _cell_cases(bench: Workbench, cells: Sequence[tuple[str, str]], texts: dict[str, str]) -> Iterator[Case]:
@@ -257,7 +264,7 @@ def _cell_cases(bench: Workbench, cells: Sequence[tuple[str, str]], texts: dict[
         else:
             false = TextItem(key=text, text=texts[text])
         yield Case(
-            failure_id=f"cell-{image}-{text}",
+            failure_id=cell_id(image, text),
             direction=Direction.IMAGE_TO_TEXT,
             query=image_item(train, bench.source, row),
             false_positive=false,

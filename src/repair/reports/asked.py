@@ -7,32 +7,27 @@ whose answer the run holds come first, then the oldest.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from repair import editing, instruction, verification
+from repair import editing
 from repair.core.calls import Attempt
 from repair.core.errors import DataError
-from repair.core.identity import canonical_json, derive_seed
+from repair.core.identity import derive_seed
 from repair.core.records import (
     Candidate,
-    Direction,
     Failure,
     Grid,
     Instruction,
     Repair,
-    RepairStatus,
     ScoredCandidate,
 )
 from repair.core.synthesis import Sample
 from repair.methods.method import call_owner
-from repair.pipeline.asking import PLAN_TASK
+from repair.pipeline.questions import SELECTED_TASK, RoundTables, questions
 from repair.pipeline.registries import METHODS
-from repair.pipeline.stages_repair import SELECTED_TASK
-from repair.pipeline.stages_train import CELL_TASK
 from repair.reports.view import RunView
-from repair.selection import Rejection
 from repair.store.tables import read_table
 
 _SAMPLES = "samples"
@@ -108,16 +103,19 @@ def rows_of(attempts: Iterable[Attempt]) -> list[Row]:
 def asked_of(view: RunView) -> Asked:
     """What a run asked, by its tables. Of a stage that has not finished: whatever it can have asked."""
     requests: dict[Request, Wanted] = {}
+    checked: dict[Request, set[str | None]] = defaultdict(set)  # edits that the verifier was asked about; None: any
     seed, n_sure = view.config.run.seed, 0
     for round in view.rounds:
-        for failure_id, task, index, answer in _of_round(view, round):
-            request = Request(failure_id, task, derive_seed(seed, task, failure_id) + index)
+        for one in questions(_tables(view, round), view.config):
+            request = Request(one.failure_id, one.task, derive_seed(seed, one.task, one.failure_id) + one.index)
             wanted = requests.setdefault(request, Wanted())
-            if answer is not None:
-                wanted.answers.add(answer)
+            if one.answer is not None:
+                wanted.answers.add(one.answer)
+            if one.task == SELECTED_TASK:
+                checked[request].add(one.edit)
         n_sure += _n_sure(view, round)
-    for failure_id, n in _n_checks(view).items():
-        requests[Request(failure_id, SELECTED_TASK, derive_seed(seed, SELECTED_TASK, failure_id))] = Wanted(n)
+    for request, edits in checked.items():
+        requests[request].n = _MANY if None in edits else len(edits)
     owners = _owners(view)
     state = view.states.get((0, _SAMPLES))
     if state is not None:
@@ -144,58 +142,23 @@ def own_keys(view: RunView, rows: Sequence[Row]) -> set[str]:
 
 # ---------------------------------------------------------------------------------------------- what the tables tell
 
-_Question = tuple[str, str, int, str | None]  # failure id, task, index, answer
 
-
-def _of_round(view: RunView, round: int) -> Iterator[_Question]:
-    """Every question of a round but the checks of selected edits."""
-    config = view.config
-    failures = view.table(round, Failure)
-    fused, asks = config.calls.plan == "fused", config.verification.enabled
-    if fused:
-        yield from ((one.failure_id, PLAN_TASK, 0, None) for one in failures)
-    elif asks:
-        yield from ((one.failure_id, verification.TASK, 0, None) for one in failures)
-    directions = {one.failure_id: one.direction for one in failures}
-    done = {name for number, name in view.states if number == round}
-    if not fused:
-        told = [one.failure_id for one in view.table(round, Instruction)] if "instruct" in done else list(directions)
-        yield from ((failure_id, instruction.TASK, 0, None) for failure_id in told)
-    if "edit" in done:
-        for one in view.table(round, Candidate):
-            task = _edit_task(directions[one.failure_id])
-            if task == editing.IMAGE_TASK or not fused:
-                yield one.failure_id, task, one.index, one.key if one.text is None else canonical_json(one.text)
-    else:
-        for failure_id, direction in directions.items():
-            yield from ((failure_id, _edit_task(direction), k, None) for k in range(config.editing.n_candidates))
-    if config.grids.verify_cells:
-        pairs = {(i, t) for grid in view.table(round, Grid) for i in grid.images for t in grid.texts}
-        yield from ((f"cell-{image}-{text}", CELL_TASK, 0, None) for image, text in sorted(pairs))
+def _tables(view: RunView, round: int) -> RoundTables:
+    return RoundTables(
+        done={name for number, name in view.states if number == round},
+        failures=view.table(round, Failure),
+        instructions=view.table(round, Instruction),
+        candidates=view.table(round, Candidate),
+        scored=view.table(round, ScoredCandidate),
+        repairs=view.table(round, Repair),
+        grids=view.table(round, Grid),
+    )
 
 
 def _n_sure(view: RunView, round: int) -> int:
     verified = view.config.verification.enabled and (round, "verify") in view.states
     failures = len(view.table(round, Failure)) if verified else 0
     return failures + len(view.table(round, Instruction))
-
-
-def _n_checks(view: RunView) -> dict[str, int]:
-    """How many different edits of each failure the verifier was asked about, over all rounds."""
-    if not view.config.selection.verify_candidates:
-        return {}
-    checked: dict[str, set[str]] = defaultdict(set)
-    open_ended: set[str] = set()
-    for round in view.rounds:
-        if (round, "select") not in view.states:
-            open_ended |= {one.failure_id for one in view.table(round, Failure)}
-        for one in view.table(round, ScoredCandidate):
-            if one.rejected == Rejection.REFUSED and one.key is not None:
-                checked[one.failure_id].add(one.key)
-        for repair in view.table(round, Repair):
-            if repair.status is RepairStatus.REPAIRED and repair.key is not None:
-                checked[repair.failure_id].add(repair.key)
-    return {failure_id: len(keys) for failure_id, keys in checked.items()} | dict.fromkeys(open_ended, _MANY)
 
 
 def _owners(view: RunView) -> set[str]:
@@ -207,7 +170,3 @@ def _owners(view: RunView) -> set[str]:
     names = {builder.name for builder in method.builders}
     found = {call_owner(name, _ALL_ANCHORS) for name in names}
     return found | {call_owner(one.builder, one.caption_id) for one in read_table(path, Sample) if one.builder in names}
-
-
-def _edit_task(direction: Direction) -> str:
-    return editing.TEXT_TASK if direction is Direction.IMAGE_TO_TEXT else editing.IMAGE_TASK
