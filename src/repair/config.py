@@ -216,7 +216,11 @@ class SelectionSection(Section):
         description="closest: the valid candidate nearest the false positive; first: unchecked (ablation w/o PQC).",
     )
     min_gain: float = Field(
-        0.0, ge=-2, le=2, description="δ: validity floor on s(query, candidate) − s(query, false positive), in cosine."
+        0.0,
+        ge=-2,
+        le=2,
+        description="δ: validity floor on s(query, candidate) − s(query, false positive), in cosine; -2: none, "
+        "for where verify_candidates judges edits (the floor refuses true edits that the model does not understand).",
     )
     noop_cosine: float = Field(
         0.999,
@@ -224,7 +228,9 @@ class SelectionSection(Section):
         le=1.01,
         description="A candidate at least this close to the false positive, without the gain, is a no-op.",
     )
-    verify_candidates: bool = Field(False, description="One more verifier call per selected candidate.")
+    verify_candidates: bool = Field(
+        False, description="One more verifier call per selected candidate, which refuses edits that are not true."
+    )
 
 
 class LinksSection(Section):
