@@ -403,6 +403,10 @@ class Config(Section):
     def run_path(self) -> Path:
         return Path(self.run.folder) / self.run.name
 
+    def calls_path(self) -> Path:
+        """Where a run writes its ledger and its edited images. Where they are found later: `pipeline.look`."""
+        return Path(self.run.calls) if self.run.calls else self.run_path()
+
     def cache_path(self) -> Path:
         return Path(self.run.cache) if self.run.cache else Path(self.run.folder) / ".cache"
 

@@ -77,5 +77,7 @@ def test_edited_images_that_are_gone_are_an_error(tmp_path: Path) -> None:
     query, shown = WorldSource(**WORLD).pairs("train")[0], WorldSource(**WORLD).pairs("train")[-1]
     failed = failure("t2i-1", query.caption_id, shown.image_id, query.image_id)
     finish(folder / "RePair-0", "select", [replace(repaired(failed, key="b2:gone"), text=None)])
-    with pytest.raises(DataError, match=r"RePair-0: its edited image b2:gone is gone: looked in .*blobs\.sqlite"):
+    with pytest.raises(
+        DataError, match=r"RePair-0: its edited image b2:gone is gone: there is no blobs\.sqlite in .*calls-seed-0; put"
+    ):
         bench_tables(Bench.open(folder))

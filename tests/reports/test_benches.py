@@ -36,7 +36,7 @@ def test_a_moved_bench_has_its_own_runs_and_calls(tmp_path: Path, monkeypatch: p
     opened = Bench.open(copy)
     assert all(run.parent == copy for runs in opened.runs.values() for run in runs)
     assert calls_of(copy)[2] == "2"
-    with pytest.raises(DataError, match=r"its ledger is missing: looked in .*calls-seed-0"):
+    with pytest.raises(DataError, match=r"RePair-0: there is no ledger\.sqlite in .*calls-seed-0; put"):
         calls_of(tmp_path / "runs/one")
 
 
@@ -44,7 +44,7 @@ def test_a_ledger_of_other_runs_is_refused(tmp_path: Path) -> None:
     folder = asked_bench(tmp_path / "one")
     other = asked_bench(tmp_path / "two", seed=7)
     shutil.copy(other / "calls-seed-0/ledger.sqlite", folder / "calls-seed-0/ledger.sqlite")
-    with pytest.raises(DataError, match="its ledger does not hold its calls"):
+    with pytest.raises(DataError, match=r"calls-seed-0/ledger\.sqlite does not hold its calls"):
         calls_of(folder)
 
 

@@ -10,7 +10,7 @@ from repair.core.ports import TrainableEncoder
 from repair.core.records import Direction
 from repair.pipeline import registries
 from repair.pipeline.formats import FORMATS
-from repair.pipeline.look import calls_folder, config_of
+from repair.pipeline.look import LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.material import gather, last_round
 from repair.store.files import read_json, replacing_folder
 from repair.store.ledger import Ledger
@@ -42,8 +42,9 @@ def export(run: Path, kind: str, out: Path, *, round: int | None, force: bool) -
 
 
 def export_lines(done: Mapping[str, Any]) -> list[str]:
-    facts = {key: value for key, value in done.items() if key not in ("export", "folder", "load")}
+    facts = {key: value for key, value in done.items() if key not in ("export", "folder", "load", "missing")}
     lines = [f"wrote {done['folder']} ({done['export']}): " + ", ".join(f"{v} {k}" for k, v in facts.items())]
+    lines += [f"its card does not say what calls it took: {done['missing']}"] if "missing" in done else []
     return [*lines, f"load it with: {done['load']}"] if "load" in done else lines
 
 
@@ -63,7 +64,8 @@ def _export_model(run: Path, out: Path, round: int | None) -> dict[str, Any]:
         encoder.save(str(new), facts=facts)
     name = config.encoder.name.partition(":")[0]
     load = f"encoder.name={name}:{out}" if name in ("open_clip", "hf") else f"encoder.options.checkpoint={out}"
-    return {"rounds trained": number + 1, "load": f'repair … --set "{load}"'}
+    missing = {} if calls_file(folder, config, LEDGER) else {"missing": no_calls_file(folder, config, LEDGER)}
+    return {"rounds trained": number + 1, "load": f'repair … --set "{load}"', **missing}
 
 
 def card_facts(folder: RunFolder, config: Config, round: int) -> dict[str, Any]:
@@ -94,8 +96,8 @@ def card_facts(folder: RunFolder, config: Config, round: int) -> dict[str, Any]:
 
 
 def _calls(folder: RunFolder, config: Config) -> dict[str, Any]:
-    path = calls_folder(folder, config) / "ledger.sqlite"
-    if not path.exists():
+    path = calls_file(folder, config, LEDGER)
+    if path is None:
         return {}
     with Ledger.view(path) as ledger:
         rows = list(ledger.usage())

@@ -5,7 +5,6 @@ Where the run has tables and a ledger they are what is counted; elsewhere an ass
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from repair.calls.prices import Price, Seat, assumed
@@ -228,7 +227,7 @@ def _priced(price: Price, cost: _Cost, n_images: float) -> float:
 
 
 def _ledger_rows(config: Config) -> list[UsageRow]:
-    path = (Path(config.run.calls) if config.run.calls else config.run_path()) / "ledger.sqlite"
+    path = config.calls_path() / "ledger.sqlite"
     if not path.exists():
         return []
     with Ledger.view(path) as ledger:

@@ -1,8 +1,9 @@
-"""Looking at a run without changing it: where it stands, and the lineage of one failure."""
+"""Looking at a run without changing it: where it stands, the lineage of one failure, and where its calls are kept."""
 
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +33,8 @@ from repair.store.tables import read_table
 
 Record = TypeVar("Record")
 
+LEDGER, BLOBS = "ledger.sqlite", "blobs.sqlite"
+
 _SHOWN_GRIDS = 5
 _TABLES: dict[str, type[Any]] = {
     "verdicts": Verdict,
@@ -58,10 +61,10 @@ def run_status(path: Path) -> dict[str, Any]:
         }
         for state in folder.states()
     ]
-    ledger_path = calls_folder(folder, config) / "ledger.sqlite"
+    ledger_path = calls_file(folder, config, LEDGER)
     calls: list[dict[str, Any]] = []
     n_in_flight = 0
-    if ledger_path.exists():
+    if ledger_path is not None:
         with Ledger.view(ledger_path) as ledger:
             calls = [{**row._asdict(), "outcome": str(row.outcome)} for row in ledger.usage()]
             n_in_flight = ledger.n_leased()
@@ -72,8 +75,9 @@ def run_status(path: Path) -> dict[str, Any]:
         "stages": stages,
         "calls": calls,
         "calls_in_flight": n_in_flight,
+        "calls_missing": no_calls_file(folder, config, LEDGER) if ledger_path is None else None,
         "plan": config.calls.plan,
-        "pair_costs": pair_costs(path, config),
+        "pair_costs": pair_costs(path, ledger_path),
         "report": str(folder.report_path) if folder.report_path.exists() else None,
     }
 
@@ -94,6 +98,8 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         lines.append(line if stage["intact"] else f"{line} [outputs changed or missing: will run again]")
     if not status["stages"]:
         lines.append("no stage has finished yet")
+    if status["calls_missing"]:
+        lines.append(f"no call is on record: {status['calls_missing']}")
     for row in status["calls"]:
         price = "price unknown" if row["n_unpriced"] else f"{row['price_usd']:.4f} USD"
         lines.append(
@@ -124,12 +130,15 @@ def lineage(path: Path, failure_id: str, *, images: Path | None = None) -> dict[
         rows = rows_of(folder, round, name, record_type)
         found[name] = [_plain(row) for row in rows if row.failure_id == failure.failure_id]
     found["grids"] = _grids_of(folder, round, failure, found["repairs"])
-    calls = calls_folder(folder, config)
-    if (calls / "ledger.sqlite").exists():
-        with Ledger.view(calls / "ledger.sqlite") as ledger:
+    ledger_path, blobs_path = (calls_file(folder, config, name) for name in (LEDGER, BLOBS))
+    found["missing"] = [] if ledger_path else [no_calls_file(folder, config, LEDGER)]
+    if ledger_path is not None:
+        with Ledger.view(ledger_path) as ledger:
             found["calls"] = [_call(logged) for logged in ledger.attempts(failure_id=failure.failure_id)]
     if images is not None:
-        found["images"] = _write_images(failure, found, source, calls / "blobs.sqlite", images)
+        found["images"] = _write_images(failure, found, source, blobs_path, images)
+        if blobs_path is None and _has_edited_image(found):
+            found["missing"].append(no_calls_file(folder, config, BLOBS))
     return found
 
 
@@ -171,6 +180,7 @@ def lineage_lines(found: Mapping[str, Any]) -> list[str]:
             f"  call            {call['task']} {call['outcome']}, tokens {call['tokens_in']}+{call['tokens_out']}"
         )
     lines += [f"  picture         {name}: {file}" for name, file in found.get("images", {}).items()]
+    lines += [f"  missing         {what}" for what in found["missing"]]
     return lines
 
 
@@ -179,8 +189,32 @@ def config_of(folder: RunFolder) -> Config:
     return load_config(folder.config_path, environment={})
 
 
-def calls_folder(folder: RunFolder, config: Config) -> Path:
-    return Path(config.run.calls) if config.run.calls else folder.path
+def calls_places(folder: RunFolder, config: Config) -> tuple[Path, ...]:
+    """The folders in which a run's ledger and edited images are looked for, in this order.
+
+    Its own folder; with a shared ledger (`run.calls`): where that stands as seen from the run, so that what moved
+    together is found, and a copy finds its own; where the config says; beside the run, under its name.
+    """
+    if not config.run.calls:
+        return (folder.path,)
+    named, made_at = Path(config.run.calls), config.run_path()
+    places = [named, folder.path.parent / named.name]
+    if named.is_absolute() == made_at.is_absolute():  # else what lies between the two depends on a working directory
+        places.insert(0, Path(os.path.normpath(folder.path / os.path.relpath(named, made_at))))
+    distinct: dict[str, Path] = {}
+    for place in places:
+        distinct.setdefault(os.path.normpath(place.absolute()), place)
+    return tuple(distinct.values())
+
+
+def calls_file(folder: RunFolder, config: Config, name: str) -> Path | None:
+    """`name`, LEDGER or BLOBS, in the first place that has it; None where none has."""
+    return next((place / name for place in calls_places(folder, config) if (place / name).exists()), None)
+
+
+def no_calls_file(folder: RunFolder, config: Config, name: str) -> str:
+    """Says where `calls_file` has looked for `name`."""
+    return f"there is no {name} in {' or '.join(str(place) for place in calls_places(folder, config))}"
 
 
 def find_failure(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:
@@ -234,7 +268,7 @@ def _grids_of(folder: RunFolder, round: int, failure: Failure, repairs: list[dic
 
 
 def _write_images(
-    failure: Failure, found: Mapping[str, Any], source: PairSource, blobs_path: Path, images: Path
+    failure: Failure, found: Mapping[str, Any], source: PairSource, blobs_path: Path | None, images: Path
 ) -> dict[str, str]:
     if failure.direction is Direction.IMAGE_TO_TEXT:
         wanted = {"query": source.read_image(failure.query_id)}
@@ -243,11 +277,8 @@ def _write_images(
             "ground_truth": source.read_image(failure.ground_truth_id),
             "false_positive": source.read_image(failure.false_positive_id),
         }
-        with BlobStore.view(blobs_path) as blobs:
-            for candidate in found["candidates"]:
-                data = blobs.get(candidate["key"]) if candidate["key"] else None
-                if data is not None:
-                    wanted[f"candidate_{candidate['index']}"] = data
+        if blobs_path is not None:
+            wanted |= _edited_images(found["candidates"], blobs_path)
     written = {}
     try:
         images.mkdir(parents=True, exist_ok=True)
@@ -259,6 +290,17 @@ def _write_images(
     except OSError as error:
         raise StoreError(f"pictures cannot be written to {images}: {error.strerror}") from error
     return written
+
+
+def _edited_images(candidates: Sequence[Mapping[str, Any]], blobs_path: Path) -> dict[str, bytes]:
+    """Those of the candidates that are kept there, by the name of their picture."""
+    with BlobStore.view(blobs_path) as blobs:
+        kept = {f"candidate_{one['index']}": blobs.get(one["key"]) for one in candidates if one["key"]}
+    return {name: data for name, data in kept.items() if data is not None}
+
+
+def _has_edited_image(found: Mapping[str, Any]) -> bool:
+    return any(candidate["key"] and candidate["text"] is None for candidate in found["candidates"])
 
 
 def _call(logged: LoggedAttempt) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from repair.config import Config
 from repair.core.errors import ConfigError, DataError
 from repair.core.records import Grid, Repair
-from repair.pipeline.look import calls_folder, config_of
+from repair.pipeline.look import BLOBS, calls_file, config_of, no_calls_file
 from repair.pipeline.sources import open_source
 from repair.store.blobs import BlobStore
 from repair.store.run_folder import RunFolder
@@ -69,11 +69,13 @@ def gather(run: Path, round: int | None) -> Material:
         for repair in read_table(folder.folder(earlier) / "repairs.parquet", Repair):
             if repair.key is not None and repair.text is not None:
                 texts[repair.key] = repair.text
-    blobs = calls_folder(folder, config) / "blobs.sqlite"
+    blobs = calls_file(folder, config, BLOBS)
 
     def read(key: str) -> bytes:
         if key in originals:
             return source.read_image(key)
+        if blobs is None:
+            raise DataError(f"edited image {key}: {no_calls_file(folder, config, BLOBS)}")
         with closing(BlobStore.view(blobs)) as store:
             data = store.get(key)
         if data is None:

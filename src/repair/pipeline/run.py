@@ -142,7 +142,7 @@ def run_pipeline(
                 if stage.name == ahead.STAGES[0] and config.calls.flow:
                     executor.ask_ahead([each for each in needed if each.name in ahead.STAGES], round)
                 executor.run(stage, round)
-        costs = pair_costs(bench.folder.path, config)
+        costs = pair_costs(bench.folder.path, config.calls_path() / "ledger.sqlite")
         return {"run": str(bench.folder.path), "plan": config.calls.plan, "stages": executor.done, "calls": costs}
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from repair import editing
-from repair.config import Config
 from repair.core.records import Direction, Failure, Repair, RepairStatus, Verdict
 from repair.store.ledger import Ledger
 from repair.store.ledger_rows import FailureUsage
@@ -18,15 +17,16 @@ from repair.store.tables import read_table
 Record = TypeVar("Record")
 
 
-def pair_costs(run: Path, config: Config) -> list[dict[str, Any]]:
-    """One entry a direction that has kept failures: how many, and what calls came to for each of them.
+def pair_costs(run: Path, ledger_path: Path | None) -> list[dict[str, Any]]:
+    """One entry a direction that has kept failures: how many, and what calls came to for each of them; none without a
+    ledger.
 
     `kept` and `all` hold llm_calls, image_calls, tokens and price_usd (None while a price is unknown): those about kept
     failures, and those about dropped ones as well.
     """
-    rounds, ledger_path = sorted(run.glob("round-*")), Path(config.run.calls or run) / "ledger.sqlite"
-    if not ledger_path.exists():
+    if ledger_path is None or not ledger_path.exists():
         return []
+    rounds = sorted(run.glob("round-*"))
     mined = {f.failure_id for f in _rows(rounds, "failures", Failure)}
     kept = {v.failure_id for v in _rows(rounds, "verdicts", Verdict) if v.keep}
     repaired = {r.failure_id for r in _rows(rounds, "repairs", Repair) if r.status is RepairStatus.REPAIRED}

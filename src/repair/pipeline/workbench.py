@@ -220,7 +220,7 @@ class Workbench:
     def _calls_folder(self) -> Path:
         if not self.config.run.calls:
             return self.folder.path
-        folder = Path(self.config.run.calls)
+        folder = self.config.calls_path()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -25,6 +25,7 @@ from repair.core.records import (
 )
 from repair.core.synthesis import Sample
 from repair.methods.method import call_owner
+from repair.pipeline.look import LEDGER
 from repair.pipeline.questions import SELECTED_TASK, RoundTables, questions
 from repair.pipeline.registries import METHODS
 from repair.reports.view import RunView
@@ -132,11 +133,9 @@ def own_keys(view: RunView, rows: Sequence[Row]) -> set[str]:
     asked = asked_of(view)
     keys = asked.own(rows)
     if asked.n_sure and not keys:
-        places = " or ".join(str(place) for place in view.calls_places)
-        what = "does not hold its calls" if view.ledger is not None else "is missing"
-        raise DataError(
-            f"{view.folder.path}: its ledger {what}: looked in {places}; put the folder of calls back beside the runs"
-        )
+        path = view.calls_file(LEDGER)
+        what = f"{path} does not hold its calls" if path else view.no_calls_file(LEDGER)
+        raise DataError(f"{view.folder.path}: {what}; put the folder of calls back beside the runs")
     return keys
 
 

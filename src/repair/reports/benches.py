@@ -10,9 +10,10 @@ from repair.config import Config
 from repair.core.errors import DataError
 from repair.core.records import Direction
 from repair.numerics.statistics import Seeds, paired_seeds
+from repair.pipeline.look import LEDGER
 from repair.reports.asked import Row, own_keys, rows_of
 from repair.reports.bench_file import again, place_of, read_bench
-from repair.reports.view import LEDGER, RunView
+from repair.reports.view import RunView
 from repair.store.files import read_json
 
 NONE = "–"
@@ -42,7 +43,7 @@ class Bench:
     runs: Mapping[str, tuple[Path, ...]]  # by variant, one a seed
     folder: Path = field(default=Path())
     _views: dict[Path, RunView] = field(default_factory=dict, repr=False, compare=False)
-    _calls: dict[Path, list[Row]] = field(default_factory=dict, repr=False, compare=False)  # by ledger
+    _calls: dict[Path | None, list[Row]] = field(default_factory=dict, repr=False, compare=False)  # by ledger
     _own: dict[Path, set[str]] = field(default_factory=dict, repr=False, compare=False)  # by run
     _facts_of: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)  # what several tables show
 
@@ -77,7 +78,7 @@ class Bench:
     def view(self, run: Path) -> RunView:
         """To be entered as often as one likes; leaving closes its ledger and blobs."""
         if run not in self._views:
-            self._views[run] = RunView.open(run, beside=self.folder)
+            self._views[run] = RunView.open(run)
         return self._views[run]
 
     def once(self, key: str, make: Callable[[], Any]) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 
 from repair.core.calls import Attempt, CallOutcome
 from repair.core.records import Direction, Repair, RepairStatus
+from repair.pipeline.look import BLOBS, LEDGER
 from repair.reports.asked import asked_of, rows_of
-from repair.reports.view import LEDGER, RunView
+from repair.reports.view import RunView
 
 # Tasks in the order of the pipeline; others follow by name.
 _TASKS = ("verify", "plan", "instruct", "edit_text", "edit_image", "verify_candidate", "verify_cell")
@@ -73,10 +74,11 @@ class _Tally:
 
 
 def costs_facts(view: RunView, own: Set[str] | None = None) -> dict[str, Any]:
-    """{"plan", "shared", "directions": {direction: {"n_pairs", "tasks": {task: …}, "total": …}}}.
+    """{"plan", "shared", "missing", "directions": {direction: {"n_pairs", "tasks": {task: …}, "total": …}}}.
 
     A kept pair is a failure that was repaired, in any round. In a shared ledger (`run.calls`) only what this run asked
-    counts, whichever run asked it first; `n_foreign` counts the rest. `own`: the keys of these calls, where known.
+    counts, whichever run asked it first; `n_foreign` counts the rest. `missing`: what is not found where it was looked
+    for, a line each. `own`: the keys of these calls, where known.
     """
     shared = bool(view.config.run.calls)
     if own is None:
@@ -93,10 +95,19 @@ def costs_facts(view: RunView, own: Set[str] | None = None) -> dict[str, Any]:
     return {
         "plan": view.config.calls.plan,
         "shared": shared,
-        "ledger": str(view.calls_file(LEDGER)) if shared else LEDGER,
+        "ledger": str(view.calls_file(LEDGER) or LEDGER) if shared else LEDGER,
+        "missing": _missing(view),
         "n_foreign": n_foreign,
         "directions": {str(d): _direction(view, d, tallies) for d in Direction},
     }
+
+
+def _missing(view: RunView) -> list[str]:
+    """Of ledger and edited images; the latter only where the run has kept one."""
+    wanted = {LEDGER: "calls cannot be counted"}
+    if any(one.key and one.text is None for round in view.rounds for one in view.table(round, Repair)):
+        wanted[BLOBS] = "edited images cannot be shown"
+    return [f"{what}: {view.no_calls_file(name)}" for name, what in wanted.items() if not view.calls_file(name)]
 
 
 def direction_of(failure_id: str) -> Direction | None:

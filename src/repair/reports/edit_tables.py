@@ -12,10 +12,11 @@ from repair.core.ports import EditTruth
 from repair.core.progress import Advance
 from repair.core.records import Direction, ErrorType, Repair, Shortfall
 from repair.evaluation.shortfalls import ShortfallCounts, count_shortfalls
+from repair.pipeline.look import BLOBS
 from repair.reports import paper_results as paper
 from repair.reports.benches import NONE, Bench, Table, percent
 from repair.reports.quality import directions_facts
-from repair.reports.view import BLOBS, EDIT, RunView
+from repair.reports.view import EDIT, RunView
 
 _N_REASONS = 6
 _NO_RUN = "no run of RePair at its whole budget"
@@ -126,9 +127,11 @@ def _counts(view: RunView, advance: Advance | None) -> dict[Direction, Shortfall
             return original(key)
         data = None if view.blobs is None else view.blobs.get(key)
         if data is None:
+            path = view.calls_file(BLOBS)
+            why = f"it is not in {path}" if path else view.no_calls_file(BLOBS)
             raise DataError(
-                f"{view.folder.path}: its edited image {key} is gone: looked in {view.calls_file(BLOBS)}; put the "
-                "folder of calls back beside the runs"
+                f"{view.folder.path}: its edited image {key} is gone: {why}; put the folder of calls back beside the "
+                "runs"
             )
         return data
 

@@ -27,7 +27,7 @@ from repair.core.records import (
     Verdict,
 )
 from repair.pipeline.evaluating import QueryRank
-from repair.pipeline.look import calls_folder, config_of
+from repair.pipeline.look import BLOBS, LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.run import BASE, stages_of
 from repair.pipeline.sources import open_source
 from repair.pipeline.stages_train import ROWS, TWINS
@@ -39,9 +39,6 @@ from repair.store.run_folder import RunFolder, StageState
 from repair.store.tables import read_table
 
 Record = TypeVar("Record")
-
-LEDGER, BLOBS = "ledger.sqlite", "blobs.sqlite"
-_CALLS = (LEDGER, BLOBS)
 
 EDIT = "b2:"  # how the key of an edit begins: its content hash
 
@@ -81,21 +78,16 @@ class Step(NamedTuple):
 class RunView:
     """A context manager; closing it closes ledger and blobs. Raises StoreError if `path` holds no run."""
 
-    def __init__(self, folder: RunFolder, config: Config, *, calls: Sequence[Path] = ()) -> None:
+    def __init__(self, folder: RunFolder, config: Config) -> None:
         self.folder = folder
         self.config = config
-        self.calls_places = (*calls, calls_folder(folder, config))  # where ledger and blobs are looked for, in order
         self._tables: dict[tuple[int, str], list[Any]] = {}
         self._captions: dict[str, dict[str, Pair]] = {}
 
     @classmethod
-    def open(cls, path: Path, *, beside: Path | None = None) -> Self:
-        """`beside`: the folder of a bench, in which shared calls are looked for before the place that the config
-        names; so a bench that has moved, or is read from another working directory, has its own."""
+    def open(cls, path: Path) -> Self:
         folder = RunFolder.view(path)
-        config = config_of(folder)
-        own = (beside / Path(config.run.calls).name,) if beside is not None and config.run.calls else ()
-        return cls(folder, config, calls=own)
+        return cls(folder, config_of(folder))
 
     def __enter__(self) -> Self:
         return self
@@ -229,20 +221,23 @@ class RunView:
         pair = None if key.startswith(EDIT) else self.caption(key)
         return None if pair is None else pair.text
 
-    def calls_file(self, name: str) -> Path:
-        """`name` in the first place that holds calls; where none does, in the last place."""
-        there = (place for place in self.calls_places if any((place / file).exists() for file in _CALLS))
-        return next(there, self.calls_places[-1]) / name
+    def calls_file(self, name: str) -> Path | None:
+        """LEDGER or BLOBS, wherever it is now; None if it is not found. See `pipeline.look.calls_places`."""
+        return calls_file(self.folder, self.config, name)
+
+    def no_calls_file(self, name: str) -> str:
+        """Where `calls_file` has looked, in words."""
+        return no_calls_file(self.folder, self.config, name)
 
     @cached_property
     def blobs(self) -> BlobStore | None:
         path = self.calls_file(BLOBS)
-        return BlobStore.view(path) if path.exists() else None
+        return None if path is None else BlobStore.view(path)
 
     @cached_property
     def ledger(self) -> Ledger | None:
         path = self.calls_file(LEDGER)
-        return Ledger.view(path) if path.exists() else None
+        return None if path is None else Ledger.view(path)
 
     def attempts(self) -> Iterator[Attempt]:
         """Every attempt in the ledger, oldest first; in a shared ledger also those of other runs."""
@@ -268,5 +263,5 @@ class _ViewingBench(Workbench):
     @cached_property
     def blobs(self) -> BlobStore:
         if self.view.blobs is None:
-            raise StoreError(f"{self.folder.path} holds no edited images (no blobs.sqlite)")
+            raise StoreError(f"{self.folder.path} holds no edited images: {self.view.no_calls_file(BLOBS)}")
         return self.view.blobs
