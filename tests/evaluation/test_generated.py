@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -10,13 +11,17 @@ from repair.core.errors import DataError
 from repair.core.records import Pair
 from repair.evaluation.suites.aro import coco_order, shuffled_items
 from repair.evaluation.suites.generated import read_items, rows_of
-from repair.evaluation.suites.halftruth import COLOURS, half_truths
-from repair.evaluation.suites.halftruth_matched import matched_half_truths
+from repair.evaluation.suites.halftruth import COLOURS
+from repair.evaluation.suites.halftruth import half_truths as make_half_truths
+from repair.evaluation.suites.halftruth_matched import matched_half_truths as make_matched
 from repair.evaluation.tagging import pieces
 
 pytest.importorskip("spacy", reason="the suites extra is not installed")
 pytest.importorskip("punkt", reason="the suites extra is not installed")
 CAPTIONS = ["A red dog chases two fat cats in the old park.", "Dog.", "A boy (with a hat) eats an apple near a car!"]
+
+half_truths = partial(make_half_truths, name="halftruth", seed=0, max_items=10)
+matched_half_truths = partial(make_matched, name="halftruth_matched", seed=0, max_items=10)
 
 
 @pytest.fixture
@@ -74,7 +79,7 @@ def pairs():
 
 
 def test_half_truths_add_one_detail_that_no_caption_has():
-    suite = half_truths(pairs(), max_items=10)
+    suite = half_truths(pairs())
     own = {}
     for pair in pairs():
         own.setdefault(pair.image_id, []).append(pair.text)
@@ -95,15 +100,15 @@ def test_half_truths_add_one_detail_that_no_caption_has():
         else:
             assert added[-1] not in said
             assert longer.endswith(text[-1]) or text.endswith("up")
-    again = half_truths(pairs(), max_items=10)
+    again = half_truths(pairs())
     assert again.items == suite.items
-    assert half_truths(pairs(), max_items=10, seed=1).items != suite.items
+    assert half_truths(pairs(), seed=1).items != suite.items
 
 
 def test_matched_half_truths_give_words_alone_nothing():
     """Both texts are of one length, each detail is right as often as wrong, and it is right of its own image only."""
-    suite = matched_half_truths(pairs(), max_items=10)
-    assert suite.items == matched_half_truths(pairs(), max_items=10).items
+    suite = matched_half_truths(pairs())
+    assert suite.items == matched_half_truths(pairs()).items
     own = {}
     for pair in pairs():
         own.setdefault(pair.image_id, []).append(pair.text.lower())

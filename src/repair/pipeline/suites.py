@@ -313,79 +313,36 @@ def _packaged_positives() -> Path:
 # ---------------------------------------------------------------------------------------------- made here
 
 
-def _half_truths(
-    make: Callable[..., ChoiceSuite],
-    *,
-    data: str,
-    cache: Path,
-    images: Path | None,
-    split: str | None,
-    n_workers: int,
-    max_items: int,
-    seed: int,
-    name: str,
-) -> WithPictures:
-    """Of `make`, over the captions of one split."""
-    if max_items < 2:
-        raise ConfigError(f"max_items of a half-truth suite: at least 2 of each kind, not {max_items}")
-    source, place = open_data(data, images=images, any_bad=True, cache=cache, n_workers=n_workers)
-    chosen = chosen_split(source, split)
-    pairs = source.pairs(chosen)
-    suite = replace(
-        make(pairs, seed=seed, max_items=max_items, name=name), problems=_problems(_set_aside(source, chosen))
-    )
-    ids = frozenset(pair.image_id for pair in pairs)
-    return WithPictures(suite, SourcePictures(source, ids, {**place, "split": chosen}))
+def _half_truths(default: str, make: Callable[..., ChoiceSuite]) -> Callable[..., WithPictures]:
+    """The factory of a suite that `make` makes of the captions of one split."""
+
+    def factory(
+        *,
+        data: str,
+        cache: Path,
+        images: Path | None = None,
+        split: str | None = None,
+        n_workers: int = 2,
+        max_items: int = 2000,
+        seed: int = 0,
+        name: str = default,
+    ) -> WithPictures:
+        """`max_items`: at most so many of each kind; `name`: what results call it."""
+        if max_items < 2:
+            raise ConfigError(f"max_items of a half-truth suite: at least 2 of each kind, not {max_items}")
+        source, place = open_data(data, images=images, any_bad=True, cache=cache, n_workers=n_workers)
+        chosen = chosen_split(source, split)
+        pairs = source.pairs(chosen)
+        suite = make(pairs, name=name, seed=seed, max_items=max_items)
+        suite = replace(suite, problems=_problems(_set_aside(source, chosen)))
+        ids = frozenset(pair.image_id for pair in pairs)
+        return WithPictures(suite, SourcePictures(source, ids, {**place, "split": chosen}))
+
+    return factory
 
 
-def halftruth(
-    *,
-    data: str,
-    cache: Path,
-    images: Path | None = None,
-    split: str | None = None,
-    n_workers: int = 2,
-    max_items: int = 2000,
-    seed: int = 0,
-    name: str = "halftruth",
-) -> WithPictures:
-    """Half-truths from the captions of any data set; at most `max_items` of each kind; `name`: what results call it."""
-    return _half_truths(
-        half_truths,
-        data=data,
-        cache=cache,
-        images=images,
-        split=split,
-        n_workers=n_workers,
-        max_items=max_items,
-        seed=seed,
-        name=name,
-    )
-
-
-def halftruth_matched(
-    *,
-    data: str,
-    cache: Path,
-    images: Path | None = None,
-    split: str | None = None,
-    n_workers: int = 2,
-    max_items: int = 2000,
-    seed: int = 0,
-    name: str = "halftruth_matched",
-) -> WithPictures:
-    """A wrong detail against a right one of equal length; options as of `halftruth`."""
-    return _half_truths(
-        matched_half_truths,
-        data=data,
-        cache=cache,
-        images=images,
-        split=split,
-        n_workers=n_workers,
-        max_items=max_items,
-        seed=seed,
-        name=name,
-    )
+halftruth = _half_truths("halftruth", half_truths)
+halftruth_matched = _half_truths("halftruth_matched", matched_half_truths)
 
 
 def world(

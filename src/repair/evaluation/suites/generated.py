@@ -1,13 +1,15 @@
 """Texts that a suite makes itself: hashed, written beside the results, and read back to be used again."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from repair.core.errors import DataError
 from repair.core.identity import hash_value
-from repair.evaluation.items import ChoiceSuite, Item
+from repair.evaluation.items import TASKS, ChoiceSuite, Item, Rule, macro, micro
+from repair.evaluation.tagging import tagger_facts
 
 
 def rows_of(suite: ChoiceSuite) -> list[dict[str, Any]]:
@@ -21,6 +23,30 @@ def rows_of(suite: ChoiceSuite) -> list[dict[str, Any]]:
 def texts_hash(items: Sequence[Item]) -> str:
     """Content hash of ids, images and texts, in order: equal exactly for equal suites."""
     return hash_value([[item.item_id, list(item.images), list(item.texts)] for item in items])
+
+
+def suite_of_kinds(items: Sequence[Item], kinds: Sequence[str], *, name: str, seed: int, n_images: int) -> ChoiceSuite:
+    """Items made with the tagger, a group for each of `kinds`: right if the first text scores strictly above the rest.
+
+    Averages are the mean of the kinds that have items, in the order of `kinds`, and the micro average. `n_images`: how
+    many images there were to make items of.
+    """
+    counts, tasks = Counter(item.group for item in items), TASKS[Rule.STRICT]
+    groups = tuple(kind for kind in kinds if counts[kind])
+    return ChoiceSuite(
+        name=name,
+        rule=Rule.STRICT,
+        items=tuple(items),
+        averages=(macro("mean of kinds", groups, tasks), micro("micro over all items", groups, tasks)),
+        facts={
+            "seed": seed,
+            "n_by_split": dict(counts),
+            "texts_hash": texts_hash(items),
+            "n_images": n_images,
+            **tagger_facts(),
+        },
+        generated=True,
+    )
 
 
 def read_items(path: Path) -> list[Item]:

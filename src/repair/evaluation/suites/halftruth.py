@@ -16,24 +16,22 @@ for photos, so compare models on this suite, and do not read its ceiling. The wr
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from repair.core.errors import DataError
 from repair.core.identity import derive_rng
 from repair.core.records import Pair
-from repair.evaluation.items import TASKS, ChoiceSuite, Item, Rule, macro, micro
+from repair.evaluation.items import ChoiceSuite, Item
 from repair.evaluation.suites.details import COLOURS, Detail, Image, coloured, ended, images_of, place_in, things_in
-from repair.evaluation.suites.generated import texts_hash
-from repair.evaluation.tagging import tagger_facts
+from repair.evaluation.suites.generated import suite_of_kinds
 
 KINDS = ("attribute", "object", "place")
 _MIN_SEEN = 3  # a thing or place must be in that many captions, so that it is an ordinary one
 _TRIES = 50
 
 
-def half_truths(pairs: Sequence[Pair], *, name: str = "halftruth", seed: int = 0, max_items: int = 2000) -> ChoiceSuite:
+def half_truths(pairs: Sequence[Pair], *, name: str, seed: int, max_items: int) -> ChoiceSuite:
     """The suite over the captions of `pairs`; at most `max_items` of each kind, at most one of a kind an image.
 
     Raises MissingDependency without spaCy, and DataError if no item can be made.
@@ -62,24 +60,7 @@ def half_truths(pairs: Sequence[Pair], *, name: str = "halftruth", seed: int = 0
             f"suite {name}: no item can be made of {len(pairs)} captions of {len(images)} images: it needs a few "
             "images with several captions each, whose things and places recur"
         )
-    groups = tuple(kind for kind in KINDS if any(item.group == kind for item in items))
-    counts = Counter(item.group for item in items)
-    facts: dict[str, Any] = {
-        "seed": seed,
-        "n_by_split": dict(counts),
-        "texts_hash": texts_hash(items),
-        "n_images": len(images),
-        **tagger_facts(),
-    }
-    tasks = TASKS[Rule.STRICT]
-    return ChoiceSuite(
-        name=name,
-        rule=Rule.STRICT,
-        items=tuple(items),
-        averages=(macro("mean of kinds", groups, tasks), micro("micro over all items", groups, tasks)),
-        facts=facts,
-        generated=True,
-    )
+    return suite_of_kinds(items, KINDS, name=name, seed=seed, n_images=len(images))
 
 
 def _details(images: Sequence[Image]) -> tuple[list[Detail], list[Detail]]:

@@ -13,17 +13,15 @@ every detail is right as often as wrong, and words alone decide nothing: a text 
 `halftruth` of how wrong a detail is holds here.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from repair.core.errors import DataError
 from repair.core.identity import derive_rng
 from repair.core.records import Pair
-from repair.evaluation.items import TASKS, ChoiceSuite, Item, Rule, macro, micro
+from repair.evaluation.items import ChoiceSuite, Item
 from repair.evaluation.suites.details import Image, coloured, ended, images_of, place_in, things_in
-from repair.evaluation.suites.generated import texts_hash
-from repair.evaluation.tagging import tagger_facts
+from repair.evaluation.suites.generated import suite_of_kinds
 
 _TRIES = 50  # partners looked at
 _OPTIONS = 3  # details of one image that are offered
@@ -39,9 +37,7 @@ class _Option(NamedTuple):
     add: Callable[[str], str]
 
 
-def matched_half_truths(
-    pairs: Sequence[Pair], *, name: str = "halftruth_matched", seed: int = 0, max_items: int = 2000
-) -> ChoiceSuite:
+def matched_half_truths(pairs: Sequence[Pair], *, name: str, seed: int, max_items: int) -> ChoiceSuite:
     """The suite over the captions of `pairs`; at most `max_items` of each kind, at most one of a kind an image.
 
     Raises MissingDependency without spaCy, and DataError if no item can be made.
@@ -62,22 +58,7 @@ def matched_half_truths(
             f"suite {name}: no item can be made of {len(pairs)} captions of {len(images)} images: it needs images "
             "whose captions tell different things (several captions an image, two images or more)"
         )
-    kinds = tuple(kind for kind in options if any(item.group == kind for item in items))
-    tasks = TASKS[Rule.STRICT]
-    return ChoiceSuite(
-        name=name,
-        rule=Rule.STRICT,
-        items=tuple(items),
-        averages=(macro("mean of kinds", kinds, tasks), micro("micro over all items", kinds, tasks)),
-        facts={
-            "seed": seed,
-            "n_by_split": dict(Counter(item.group for item in items)),
-            "texts_hash": texts_hash(items),
-            "n_images": len(images),
-            **tagger_facts(),
-        },
-        generated=True,
-    )
+    return suite_of_kinds(items, tuple(options), name=name, seed=seed, n_images=len(images))
 
 
 def _paired(kind: str, offered: Sequence[_Option]) -> list[Item]:
