@@ -224,7 +224,7 @@ def report(config: ConfigPath, overrides: Overrides = None, as_json: AsJson = Fa
     from repair.pipeline.run import locate_run
     from repair.reports.html import write_report
 
-    path = write_report(locate_run(config, overrides or ()))
+    path = write_report(locate_run(config, overrides or ()), ConsoleProgress())
     _emit({"report": str(path)}, as_json, lambda _: [f"report: {path}"])
 
 
@@ -435,7 +435,7 @@ def _pipeline(
     if until is None:
         from repair.reports.html import write_report
 
-        outcome["report"] = str(write_report(settings.run_path()))
+        outcome["report"] = str(write_report(settings.run_path(), progress))
     _emit(outcome, as_json, summary_lines)
 
 

@@ -4,28 +4,19 @@ Both are of the first round of the first seed's run of RePair itself.
 """
 
 from collections.abc import Mapping
-from functools import cache
+from functools import partial
 from typing import Any
 
-from repair.core.errors import DataError
-from repair.core.ports import EditTruth
 from repair.core.progress import Advance
-from repair.core.records import Direction, ErrorType, Repair, Shortfall
+from repair.core.records import Direction, ErrorType, Repair
 from repair.evaluation.shortfalls import ShortfallCounts, count_shortfalls
-from repair.pipeline.look import BLOBS
 from repair.reports import paper_results as paper
 from repair.reports.benches import NONE, Bench, Table, percent
+from repair.reports.judged import WORDS, judged_edits
 from repair.reports.quality import directions_facts
-from repair.reports.view import EDIT, RunView
 
 _N_REASONS = 6
 _NO_RUN = "no run of RePair at its whole budget"
-_WORDS = {
-    Shortfall.SEMANTIC_MISMATCH: "semantic mismatch: not true of the query",
-    Shortfall.SCAFFOLD_DRIFT: "scaffold drift: true, but more has changed than had to",
-    Shortfall.AMBIGUOUS_FALSE_POSITIVE: "ambiguous false positive: it was true all along",
-    Shortfall.ARTEFACT: "artefact: something else in the picture has changed",
-}
 
 
 def closeness(bench: Bench) -> Table | str:
@@ -63,9 +54,10 @@ def failure_modes(bench: Bench, advance: Advance | None = None) -> Table | str:
     if view is None or not view.rounds:
         return _NO_RUN
     with view:
-        counts = _counts(view, advance)
-        if counts is not None:
-            return _classes(counts)
+        tell = None if advance is None else partial(advance, 0, "Table 18")
+        judged = judged_edits(view, view.table(0, Repair), tell)
+        if judged is not None:
+            return _classes(count_shortfalls(judged))
         why = " The data cannot be opened from here." if view.source is None else ""
     found = quality_of(bench)
     return found if isinstance(found, str) else _reasons(found, why)
@@ -78,8 +70,8 @@ def _classes(counts: Mapping[Direction, ShortfallCounts]) -> Table:
     for kind, said in paper.SHORTFALLS.items():
         found = [side.wrong[kind] for side in counts.values()]
         quoted = f"{said} ({percent(said / n_said)}; {percent(said / paper.N_JUDGED)} of all)"
-        rows.append((_WORDS[kind], *map(str, found), *_shares(sum(found), _n_wrong(counts), n_kept), quoted))
-    by_direction = [f"{sum(side.wrong.values()):,} of {side.n_known:,}" for side in counts.values()]
+        rows.append((WORDS[kind], *map(str, found), *_shares(sum(found), _n_wrong(counts), n_kept), quoted))
+    by_direction = [f"{side.n_wrong:,} of {side.n_known:,}" for side in counts.values()]
     n_wrong = _n_wrong(counts)
     quoted = f"{n_said} of {paper.N_JUDGED} ({percent(n_said / paper.N_JUDGED)})"
     rows.append(("all wrong edits", *by_direction, *_shares(n_wrong, n_wrong, n_kept), quoted))
@@ -92,7 +84,7 @@ def _classes(counts: Mapping[Direction, ShortfallCounts]) -> Table:
 
 
 def _n_wrong(counts: Mapping[Direction, ShortfallCounts]) -> int:
-    return sum(n for side in counts.values() for n in side.wrong.values())
+    return sum(side.n_wrong for side in counts.values())
 
 
 def _shares(n: int, n_wrong: int, n_kept: int) -> tuple[str, str]:
@@ -110,40 +102,6 @@ def _reasons(facts: Mapping[str, Any], why: str) -> Table:
     note = f"Why kept failures were not repaired: whether kept edits are right is not known here.{why} The paper's "
     note += f"{sum(paper.SHORTFALLS.values())} wrong ones of {paper.N_JUDGED}: {said}."
     return Table("Table 18", "failure modes", ("direction", "what", "how many"), rows, note)
-
-
-def _counts(view: RunView, advance: Advance | None) -> dict[Direction, ShortfallCounts] | None:
-    """None where the data do not know the truth."""
-    source = view.source
-    if not isinstance(source, EditTruth):
-        return None
-
-    @cache  # an image is asked about, or returned, again and again
-    def original(key: str) -> bytes:
-        return source.read_image(key)
-
-    def image(key: str) -> bytes:
-        if not key.startswith(EDIT):
-            return original(key)
-        data = None if view.blobs is None else view.blobs.get(key)
-        if data is None:
-            path = view.calls_file(BLOBS)
-            why = f"it is not in {path}" if path else view.no_calls_file(BLOBS)
-            raise DataError(
-                f"{view.folder.path}: its edited image {key} is gone: {why}; put the folder of calls back beside the "
-                "runs"
-            )
-        return data
-
-    def text(key: str) -> str:  # one an edit
-        if advance is not None:
-            advance(0, "Table 18")
-        train = view.captions(view.config.data.train_split)
-        if key not in train:
-            raise DataError(f"{view.folder.path}: caption {key} is not in the data that its config names")
-        return train[key].text
-
-    return count_shortfalls(source, view.table(0, Repair), text=text, image=image)
 
 
 def quality_of(bench: Bench) -> Mapping[str, Any] | str:

@@ -8,11 +8,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from repair.core.progress import Progress, Silent
 from repair.reports import plots, reference, wording
 from repair.reports.account import told
 from repair.reports.facts import facts_of, report_facts
 from repair.reports.gallery import gallery
 from repair.reports.gridcards import IMAGE_ROLES, TEXT_ROLES, grid_cards
+from repair.reports.judged import WORDS
+from repair.reports.kept_edits import wrong_edits
 from repair.reports.learning import curves
 from repair.reports.moved import moved_queries
 from repair.reports.plots import Estimate
@@ -25,7 +28,7 @@ __all__ = ["report_facts", "write_report"]
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def write_report(run_path: Path) -> Path:
+def write_report(run_path: Path, progress: Progress | None = None) -> Path:
     """Write `report.html` and `report.json` into the run folder; returns the path of the page.
 
     The page needs no network and no other file. It is made from what finished stages left, so a run that has got part
@@ -33,7 +36,7 @@ def write_report(run_path: Path) -> Path:
     folder holds no run, a damaged one, or cannot be written.
     """
     with RunView.open(run_path) as view:
-        facts = facts_of(view)
+        facts = facts_of(view, progress or Silent())
         page = render(view, facts)
         write_json(view.folder.path / "report.json", facts)
         write_text(view.folder.report_path, page)
@@ -51,6 +54,7 @@ def render(view: RunView, facts: Mapping[str, Any]) -> str:
         config=view.config,
         plots=_plots(view, facts),
         moved=moved_queries(view, shower),
+        wrong_edits=wrong_edits(view, shower, facts["kept_edits"]),
         gallery=gallery(view, shower),
         grids=grid_cards(view, shower),
         paper=reference.ALL,
@@ -77,6 +81,7 @@ def _environment() -> Environment:
         "reading": wording.reading,
         "told": told,
         "DIRECTIONS": wording.DIRECTIONS,
+        "SHORTFALLS": {str(kind): words for kind, words in WORDS.items()},
     }
     return environment
 

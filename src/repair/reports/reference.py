@@ -5,6 +5,7 @@ other models, other backends. Where it gives two data sets, COCO30K is quoted.
 from typing import Any
 
 from repair.core.records import Direction
+from repair.reports import paper_results
 
 _I2T, _T2I = str(Direction.IMAGE_TO_TEXT), str(Direction.TEXT_TO_IMAGE)
 
@@ -32,6 +33,14 @@ CLOSENESS: dict[str, dict[str, float]] = {
 # Table 11: model calls for each sample that training uses.
 CALLS = {_I2T: "5 language-model calls", _T2I: "2 language-model calls and 3 image edits"}
 
+# Table 18: of the kept pairs that people judged wrong, the share of each class.
+SHORTFALLS = {
+    "n": paper_results.N_JUDGED,
+    "n_wrong": sum(paper_results.SHORTFALLS.values()),
+    "shares": {str(kind): n / sum(paper_results.SHORTFALLS.values()) for kind, n in paper_results.SHORTFALLS.items()},
+}
+
 ALL: dict[str, Any] = {
     "criteria": CRITERIA, "verifier": VERIFIER, "error_types": ERROR_TYPES, "closeness": CLOSENESS, "calls": CALLS,
+    "shortfalls": SHORTFALLS,
 }  # fmt: skip
