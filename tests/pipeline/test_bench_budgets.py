@@ -179,6 +179,8 @@ def test_calls_are_those_that_the_run_asked(tmp_path: Path, plan: str, cells: bo
     assert SELECTED_TASK in calls.values()
     assert use.n_cells == sum(task == CELL_TASK for task in calls.values())
     assert (use.n_cells > 0) == cells
+    summary = read_json(settings.run_path() / "round-0" / "grids.json")["summary"] if cells else {}
+    assert summary.get("cells_verified", 0) == use.n_cells  # not those of the grids as they were drawn anew
     run_tiny(tmp_path, *checked, "run.name=b", "editing.n_candidates=5", "mining.max_failures=15", until="select")
     assert reference_use(settings, "calls") == use
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from repair.config import Config, load_config
-from repair.core.records import Candidate, ErrorType, Grid
+from repair.core.records import Candidate, ErrorType, Grid, LinkKind
 from repair.pipeline.questions import SELECTED_TASK, Question, RoundTables, cell_id, questions
-from tests.reports.runs import EDIT_KEY, EDIT_TEXT, failure, repaired, scored, told, verdict
+from tests.reports.runs import EDIT_KEY, EDIT_TEXT, failure, negative, repaired, scored, told, verdict
 
 CAPTION = failure("i2t-1", "a.jpg", "b.jpg#0", "a.jpg#0")
 PICTURE = failure("t2i-1", "a.jpg#0", "b.jpg", "a.jpg")
@@ -64,12 +64,13 @@ def test_of_finished_stages_what_they_left(plan: str) -> None:
     assert {one.truth_id for one in found if one.failure_id == "i2t-1"} == {"a.jpg#0"}
 
 
-def test_cells_are_those_that_were_checked_or_any_of_a_grid_where_that_is_not_known() -> None:
+def test_cells_are_those_that_were_checked_or_those_assumed_false_where_that_is_not_known() -> None:
     known = tables(grids=[GRID], cells=[verdict(cell_id("a", "y")), verdict(cell_id("b", "q"))])
     on = "grids.verify_cells=true"
     assert [name for task, name, _ in asked(known, on) if task == "verify_cell"] == ["cell-a-y", "cell-b-q"]
-    unknown = [name for task, name, _ in asked(tables(grids=[GRID, GRID]), on) if task == "verify_cell"]
-    assert unknown == [f"cell-{image}-{text}" for image in "abc" for text in "xyz"]
+    links = [negative("a", "z"), negative("q", "c", kind=LinkKind.POSITIVE)]  # a-z was verified; c is an edited image
+    unknown = [name for task, name, _ in asked(tables(grids=[GRID, GRID], links=links), on) if task == "verify_cell"]
+    assert unknown == ["cell-a-y", "cell-b-x", "cell-b-z"]
     assert "verify_cell" not in {task for task, *_ in asked(known)}
 
 

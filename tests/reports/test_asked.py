@@ -5,13 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from repair.core.errors import DataError
+from repair.core.calls import Attempt
+from repair.core.errors import DataError, StoreError
+from repair.core.identity import derive_seed
+from repair.core.records import Criterion, Grid, Verdict
+from repair.pipeline.questions import CELL_TASK, cell_id
+from repair.reports.asked import own_keys, rows_of
 from repair.reports.bench_tables import bench_tables
 from repair.reports.benches import Bench, Table
+from repair.reports.view import RunView
+from repair.store.files import read_json, write_json
+from repair.store.tables import write_table
 from repair.world.source import WorldSource
 from tests.reports.asking import FAILED, asked_bench, edited, keep, own
 from tests.reports.benches import finish
-from tests.reports.runs import EDIT_TEXT, WORLD, failure, negative, repaired, scored
+from tests.reports.runs import EDIT_TEXT, WORLD, attempt, failure, negative, repaired, scored, verdict
 
 NO_DATA = ("data.source=jsonl", 'data.options={path="none.jsonl"}')
 
@@ -69,6 +77,69 @@ def test_checks_of_edits_count_by_what_was_checked(tmp_path: Path) -> None:
     keep(folder, *(own(0, "verify_candidate", key=key) for key in ("c0", "c1", "c2")))
     rows = {row[0]: row for row in tables_of(folder)["Tables 10, 11"].rows}
     assert rows["RePair"][2] == "4"  # verdict, instruction, two checks
+
+
+DRAWN = Grid(
+    step=0, index=0, images=("a.jpg", "b.jpg", "c.jpg"), texts=("a.jpg#0", "b.jpg#0", "c.jpg#0"), n_synthetic=0
+)
+
+
+def of_cell(image: str, text: str) -> Attempt:
+    name = cell_id(image, text)
+    return attempt(name, CELL_TASK, key=name, seed=derive_seed(0, CELL_TASK, name))
+
+
+def test_cells_are_those_that_it_asked_about_not_those_that_its_grids_hold_now(tmp_path: Path) -> None:
+    folder = asked_bench(tmp_path / "one", "grids.verify_cells=true", *NO_DATA)
+    finish(folder / "RePair-0", "grids", [DRAWN])
+    checked = [verdict(cell_id("a.jpg", "b.jpg#0")), verdict(cell_id("a.jpg", "d.jpg#0"), Criterion.BENIGN_MISMATCH)]
+    leave_cells(folder / "RePair-0", checked)
+    keep(folder, of_cell("a.jpg", "b.jpg#0"), of_cell("a.jpg", "d.jpg#0"), of_cell("a.jpg", "c.jpg#0"))
+    assert calls_of(folder / "RePair-0") == {"v", "i", "cell-a.jpg-b.jpg#0", "cell-a.jpg-d.jpg#0"}
+
+
+def test_without_the_table_of_cells_they_are_those_that_its_grids_assume_false(tmp_path: Path) -> None:
+    folder = asked_bench(tmp_path / "one", "grids.verify_cells=true", *NO_DATA)
+    finish(folder / "RePair-0", "link", [negative("a.jpg", "c.jpg#0")])
+    finish(folder / "RePair-0", "grids", [DRAWN])
+    keep(folder, of_cell("a.jpg", "b.jpg#0"), of_cell("a.jpg", "d.jpg#0"), of_cell("a.jpg", "c.jpg#0"))
+    assert calls_of(folder / "RePair-0") == {"v", "i", "cell-a.jpg-b.jpg#0"}
+
+
+def test_a_table_of_cells_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    folder = asked_bench(tmp_path / "one", "grids.verify_cells=true", *NO_DATA)
+    finish(folder / "RePair-0", "grids", [DRAWN])
+    leave_cells(folder / "RePair-0", [])
+    (folder / "RePair-0" / "round-0" / "cells.parquet").unlink()
+    with pytest.raises(StoreError, match=r"cells\.parquet"):
+        calls_of(folder / "RePair-0")
+
+
+def test_another_best_ground_truth_in_a_later_round_is_another_call(tmp_path: Path) -> None:
+    """Two ground truths in three rounds are two calls, those of the oldest two of three that the ledger holds."""
+    folder = asked_bench(tmp_path / "one", *NO_DATA)
+    run = folder / "3-rounds-0"
+    again = replace(FAILED, ground_truth_id="train0.jpg#1")
+    for round, one in enumerate((FAILED, again, again)):
+        finish(run, "mine", [one], round=round)
+        finish(run, "verify", [verdict("i2t-1")], round=round)
+    keep(folder, own(0, "verify", key="other truth"), own(0, "verify", key="of another variant"))
+    assert calls_of(run) == {"v", "other truth"}
+    assert calls_of(folder / "RePair-0") == {"v", "i"}
+
+
+def leave_cells(run: Path, verdicts: list[Verdict]) -> None:
+    """As a grids stage that checked cells leaves them."""
+    place = run / "round-0"
+    write_table(place / "cells.parquet", verdicts, Verdict)
+    state = read_json(place / "grids.json")
+    state["outputs"]["round-0/cells.parquet"] = "b2:0"
+    write_json(place / "grids.json", state)
+
+
+def calls_of(run: Path) -> set[str]:
+    with RunView.open(run) as view:
+        return own_keys(view, rows_of(view.attempts()))
 
 
 def test_edited_images_that_are_gone_are_an_error(tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ resumes like any other; the table is made from the folders alone, and that of an
 What is wrong with the section or with any variant is said before any run (`bench_file.py`).
 
 Whatever the match, every step of every variant encodes as many items. Under `samples` no variant trains on more
-samples than `budget_of` has repairs in that seed, under `calls` none asks for more calls; how RePair is held to a share
-of them is said in `budgets.allowance`. The learning rate is chosen by mean R@1 on the val split, at the whole budget;
-the test split is never looked at. `budget_of` itself, at its whole budget of samples, is held by nothing.
+samples than `budget_of` has repairs in that seed, under `calls` no other method asks for more calls; which variants of
+RePair are held, and how, is said in `budgets.allowance`. The learning rate is chosen by mean R@1 on the val split, at
+the whole budget; the test split is never looked at. `budget_of` itself, at its whole budget of samples, is held by
+nothing.
 """
 
 import shlex

@@ -15,6 +15,7 @@ from repair.core.records import (
     Failure,
     Grid,
     Instruction,
+    Link,
     Repair,
     RepairStatus,
     ScoredCandidate,
@@ -55,7 +56,9 @@ def reference_use(config: Config, match: Match) -> Use:
     ledger answers; calls are counted from the run's own tables, since a ledger that variants share holds what the
     others asked as well. Under `steps` only the encoded items of a step are equal, which they always are: 0.
 
-    Raises StoreError if a table is missing or damaged.
+    A run that checked cells before there was a table of their verdicts counts them about (`questions`).
+
+    Raises StoreError if any other table is missing, or one is damaged.
     """
     if match == "steps":
         return Use(0)
@@ -81,7 +84,7 @@ def _calls(folders: Sequence[Path], config: Config) -> Use:
 
 def _tables(folder: Path, config: Config) -> RoundTables:
     """Those of a round that has run up to `last_stage`."""
-    grids = _table(folder, "grids", Grid) if config.grids.verify_cells else []
+    checked, kept = config.grids.verify_cells, (folder / "cells.parquet").exists()
     return RoundTables(
         done={"instruct", "edit", "select"},
         failures=_table(folder, "failures", Failure),
@@ -89,8 +92,9 @@ def _tables(folder: Path, config: Config) -> RoundTables:
         candidates=_table(folder, "candidates", Candidate),
         scored=_table(folder, "scored", ScoredCandidate),
         repairs=_table(folder, "repairs", Repair),
-        grids=grids,
-        cells=_table(folder, "cells", Verdict) if grids else [],
+        grids=_table(folder, "grids", Grid) if checked else [],
+        links=_table(folder, "links", Link) if checked and not kept else [],
+        cells=_table(folder, "cells", Verdict) if checked and kept else None,
     )
 
 
@@ -115,6 +119,9 @@ def allowance(config: Config, match: Match, use: Use, fraction: float) -> list[s
     A method that needs no calls is not held back by a budget of calls. RePair itself is held to a share of calls by
     the failures it mines: in each direction and round, as many as the reference could have asked about within it. They
     are counted among those that the reference did mine, so the share binds however far it stayed below its cap.
+
+    At the whole budget of calls a variant of RePair is held by nothing, and one that asks more about each failure (w/o
+    QC) asks for more calls than the reference did: what it will ask depends on answers that only it will get.
 
     What is guaranteed is the share, not each call. A smaller mining.max_failures keeps a subset of what a larger one
     keeps, and what is asked about a failure does not depend on others; so the reference itself, in one round and

@@ -16,11 +16,14 @@ from repair.core.records import (
     Failure,
     Grid,
     Instruction,
+    Link,
+    LinkKind,
     Repair,
     RepairStatus,
     ScoredCandidate,
     Verdict,
 )
+from repair.grids import assumed_cells
 from repair.pipeline.asking import PLAN_TASK
 from repair.selection import Rejection
 
@@ -30,7 +33,11 @@ CELL_TASK = "verify_cell"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundTables:
-    """The tables of a round. `done` names the stages that have finished; what any other stage leaves is empty."""
+    """The tables of a round. `done` names the stages that have finished; what any other stage leaves is empty.
+
+    `cells`: verdicts on the cells of grids that were asked about; None where the run kept none, as any did before there
+    was such a table. Only then are `links` read.
+    """
 
     done: Set[str]
     failures: Sequence[Failure]
@@ -39,7 +46,8 @@ class RoundTables:
     scored: Sequence[ScoredCandidate]
     repairs: Sequence[Repair]
     grids: Sequence[Grid]
-    cells: Sequence[Verdict] | None = None  # on the cells that were asked about; None: not known which
+    links: Sequence[Link] = ()
+    cells: Sequence[Verdict] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,8 @@ def cell_id(image_key: str, text_key: str) -> str:
 
 def questions(tables: RoundTables, config: Config) -> Iterator[Question]:
     """The questions of a round, stage by stage and each stage's in the order of its table, each once.
+
+    Of cells none is told before the grids stage has finished: no table says which they are.
 
     Raises KeyError (a bug, not bad input) if a table tells of a failure that was not mined in this round.
     """
@@ -122,9 +132,10 @@ def _checks(tables: RoundTables, mined: dict[str, Failure]) -> Iterator[Question
 
 
 def _cells(tables: RoundTables) -> list[str]:
-    """Ids of the cells that were asked about. The grids alone only tell which may have been: those with a cell that
-    was judged true have been drawn anew."""
+    """Ids of the cells that were asked about. Where their verdicts were not kept, about those: the grids tell what they
+    assume false, but grids with a cell that was judged true have been drawn anew."""
     if tables.cells is not None:
         return [verdict.failure_id for verdict in tables.cells]
-    pairs = {(image, text) for grid in tables.grids for image in grid.images for text in grid.texts}
-    return [cell_id(image, text) for image, text in sorted(pairs)]
+    edits = {link.target_key for link in tables.links if link.kind is LinkKind.POSITIVE}
+    # An edited image is not asked about: it has no captions.
+    return [cell_id(image, text) for image, text in assumed_cells(tables.grids, tables.links) if image not in edits]

@@ -127,7 +127,8 @@ def grids(bench: Workbench, round: int) -> Work:
         checks = write(bench, round, "cells", verdicts, Verdict).outputs  # grids drawn anew do not tell what was asked
         n_failed = sum(verdict.error is not None for verdict in verdicts)
         drawn, summary = sample(known.table(true_cells))
-        summary["cells_verified"] = summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
+        summary["cells_verified"] = len(verdicts)
+        summary["cells_assumed_false"] = len(assumed_cells(drawn, links))
         summary["cells_judged_true"] = len(true_cells)
         if n_failed:
             summary[FAILED_CALLS] = n_failed

@@ -1,9 +1,9 @@
 """Which calls of a ledger a run asked for itself.
 
 In a shared ledger (`run.calls`) other runs ask about the same failures: with another round, another selection, another
-backend. A run's own requests follow from its tables: what it asked about which failure, with the seed that the request
-had. Where a ledger holds more of them than the run can have asked (another backend, or another edit checked), those
-whose answer the run holds come first, then the oldest.
+backend. A run's own requests follow from its tables: what it asked about which failure or cell, with the seed that the
+request had. Where a ledger holds more of them than the run can have asked (another backend, another edit checked, or
+another best ground truth), those whose answer the run holds come first, then the oldest.
 """
 
 from collections import defaultdict
@@ -20,13 +20,14 @@ from repair.core.records import (
     Failure,
     Grid,
     Instruction,
+    Link,
     Repair,
     ScoredCandidate,
 )
 from repair.core.synthesis import Sample
 from repair.methods.method import call_owner
 from repair.pipeline.look import LEDGER
-from repair.pipeline.questions import SELECTED_TASK, RoundTables, questions
+from repair.pipeline.questions import SELECTED_TASK, Question, RoundTables, questions
 from repair.pipeline.registries import METHODS
 from repair.reports.view import RunView
 from repair.store.tables import read_table
@@ -102,27 +103,32 @@ def rows_of(attempts: Iterable[Attempt]) -> list[Row]:
 
 
 def asked_of(view: RunView) -> Asked:
-    """What a run asked, by its tables. Of a stage that has not finished: whatever it can have asked."""
-    requests: dict[Request, Wanted] = {}
-    checked: dict[Request, set[str | None]] = defaultdict(set)  # edits that the verifier was asked about; None: any
+    """What a run asked, by its tables. Of a stage that has not finished: whatever it can have asked.
+
+    Questions that differ only in the edit that is checked, or in the best ground truth that a later round found, have
+    one seed: they are calls of one request.
+    """
+    asked: dict[Request, list[Question]] = defaultdict(list)
     seed, n_sure = view.config.run.seed, 0
     for round in view.rounds:
         for one in questions(_tables(view, round), view.config):
             request = Request(one.failure_id, one.task, derive_seed(seed, one.task, one.failure_id) + one.index)
-            wanted = requests.setdefault(request, Wanted())
-            if one.answer is not None:
-                wanted.answers.add(one.answer)
-            if one.task == SELECTED_TASK:
-                checked[request].add(one.edit)
+            asked[request].append(one)
         n_sure += _n_sure(view, round)
-    for request, edits in checked.items():
-        requests[request].n = _MANY if None in edits else len(edits)
+    requests = {request: _wanted(found) for request, found in asked.items()}
     owners = _owners(view)
     state = view.states.get((0, _SAMPLES))
     if state is not None:
         builders = [part for part in state.summary.values() if isinstance(part, dict)]
         n_sure += sum(int(part.get("calls", 0)) for part in builders)
     return Asked(requests, owners, n_sure)
+
+
+def _wanted(found: Sequence[Question]) -> Wanted:
+    """What the questions of one request, of all rounds, come to."""
+    any_edit = any(one.task == SELECTED_TASK and one.edit is None for one in found)
+    answers = {one.answer for one in found if one.answer is not None}
+    return Wanted(n=_MANY if any_edit else len(set(found)), answers=answers)
 
 
 def own_keys(view: RunView, rows: Sequence[Row]) -> set[str]:
@@ -151,6 +157,8 @@ def _tables(view: RunView, round: int) -> RoundTables:
         scored=view.table(round, ScoredCandidate),
         repairs=view.table(round, Repair),
         grids=view.table(round, Grid),
+        links=view.table(round, Link),
+        cells=view.cells(round),
     )
 
 
