@@ -18,5 +18,7 @@ from tests.pipeline.tiny import run
 def test_the_report_is_written(tmp_path: Path, name: str, settings: list[str]) -> None:
     run(tmp_path, f"run.name={name}", *settings)
     page = write_report(tmp_path / name).read_text(encoding="utf-8")
-    assert ("Against the truth" in page) == (name == "no-grids")
+    assert "Against the truth" in page
+    assert ("What NegCLIP made" in page) == (name == "negclip")
+    assert ("What went wrong in kept edits" in page) == (name == "no-grids")
     assert page.rstrip().endswith("</html>")

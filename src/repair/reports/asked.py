@@ -28,9 +28,7 @@ from repair.core.synthesis import Sample
 from repair.methods.method import call_owner
 from repair.pipeline.look import LEDGER
 from repair.pipeline.questions import SELECTED_TASK, Question, RoundTables, questions
-from repair.pipeline.registries import METHODS
 from repair.reports.view import RunView
-from repair.store.tables import read_table
 
 _SAMPLES = "samples"
 _ALL_ANCHORS = "*"  # for whom a builder asks once
@@ -170,10 +168,8 @@ def _n_sure(view: RunView, round: int) -> int:
 
 def _owners(view: RunView) -> set[str]:
     """For whom the run's builders asked: every caption that they kept a sample of, rejected or not."""
-    method = METHODS.build(view.config.method.name, options=view.config.method.options)
-    path = view.folder.folder(0) / f"{_SAMPLES}.parquet"
-    if not method.builders or (0, _SAMPLES) not in view.states:
+    names = {builder.name for builder in view.method.builders}
+    if (0, _SAMPLES) not in view.states:
         return set()
-    names = {builder.name for builder in method.builders}
     found = {call_owner(name, _ALL_ANCHORS) for name in names}
-    return found | {call_owner(one.builder, one.caption_id) for one in read_table(path, Sample) if one.builder in names}
+    return found | {call_owner(one.builder, one.caption_id) for one in view.table(0, Sample) if one.builder in names}

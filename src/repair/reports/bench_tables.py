@@ -11,7 +11,7 @@ import numpy as np
 from repair.config import Config
 from repair.core.progress import Advance
 from repair.core.records import Direction, Link, LinkKind, Repair, RepairStatus
-from repair.core.synthesis import Sample, SampleKind
+from repair.core.synthesis import Sample
 from repair.editing import IMAGE_TASK
 from repair.pipeline.bench_suites import BASE
 from repair.pipeline.registries import METHODS
@@ -24,9 +24,9 @@ from repair.reports.costs import costs_facts
 from repair.reports.curve import curve
 from repair.reports.edit_tables import closeness, failure_modes, quality_of
 from repair.reports.learning import links_facts
+from repair.reports.samples import is_kept
 from repair.reports.suite_tables import compositional
 from repair.reports.view import RunView
-from repair.store.tables import read_table
 
 _METRICS = ("R@1", "R@5", "R@10", "MRR")
 _IMAGE_TASKS = (MAKE_TASK, IMAGE_TASK)
@@ -302,7 +302,7 @@ def _n_samples(view: RunView) -> int:
     if config.training.loss == "vanilla" and config.method.name == "repair":
         return 0
     if config.method.name != "repair":
-        return _n_accepted(view)
+        return sum(is_kept(one) for one in view.table(0, Sample))
     if _is_unedited(config):
         used = {
             link.failure_id
@@ -318,14 +318,6 @@ def _n_samples(view: RunView) -> int:
         }
     most = config.grids.max_samples
     return len(used) if most is None else min(len(used), most)
-
-
-def _n_accepted(view: RunView) -> int:
-    path = view.folder.folder(0) / "samples.parquet"
-    if (0, "samples") not in view.states:
-        return 0
-    samples = read_table(path, Sample)
-    return sum(one.kind is not SampleKind.NEIGHBOUR and one.rejected is None for one in samples)
 
 
 _MAKERS: tuple[tuple[str, Callable[[Bench], list[Table] | Table | str]], ...] = (

@@ -11,6 +11,7 @@ from repair.reports.kept_edits import kept_edits_facts
 from repair.reports.learning import grids_facts, links_facts, training_facts
 from repair.reports.outcomes import moves_facts, results_facts
 from repair.reports.quality import quality_facts
+from repair.reports.samples import samples_facts
 from repair.reports.view import RunView
 
 
@@ -26,13 +27,15 @@ def report_facts(run_path: Path, progress: Progress | None = None) -> dict[str, 
 
 def facts_of(view: RunView, progress: Progress) -> dict[str, Any]:
     """See `report_facts`."""
+    calls = costs_facts(view)
     facts = {
         "run": account_facts(view),
         "results": results_facts(view),
         "moves": moves_facts(view),
         "quality": quality_facts(view),
         "kept_edits": kept_edits_facts(view, progress),
-        "calls": costs_facts(view),
+        "samples": samples_facts(view, calls),
+        "calls": calls,
         "links": links_facts(view),
         "grids": grids_facts(view),
         "training": training_facts(view),

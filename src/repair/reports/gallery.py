@@ -16,6 +16,7 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
+from repair.reports.choosing import in_turn
 from repair.reports.measuring import Vectors, before_and_after
 from repair.reports.shown import Shower, Shown
 from repair.reports.standing import Standings, standings
@@ -124,7 +125,7 @@ def choose(records: Records, *, n_repaired: int, seed: int) -> dict[str, list[st
     if repaired is not None and n_repaired:
         queues = [_by_type(records, repaired[direction]) for direction in Direction]
         chosen["repaired"] = sorted(
-            _in_turn(queues, n_repaired), key=lambda i: list(Direction).index(records.failures[i].direction)
+            in_turn(queues, n_repaired), key=lambda i: list(Direction).index(records.failures[i].direction)
         )
     order_of = [*map(str, Criterion), *(str(s) for s in RepairStatus if s is not RepairStatus.REPAIRED)]
     for name in sorted(by_outcome, key=order_of.index):
@@ -144,20 +145,7 @@ def _by_type(records: Records, ids: Sequence[str]) -> list[str]:
     """One of each error type in turn, each failure once."""
     types = {i: records.instructions[i].error_types if i in records.instructions else () for i in ids}
     queues = [[i for i in ids if kind in types[i]] for kind in ErrorType]
-    return _in_turn([*queues, [i for i in ids if not types[i]]], len(ids))
-
-
-def _in_turn(queues: Sequence[Sequence[str]], n: int) -> list[str]:
-    """The first `n` distinct items, taking one from each queue in turn."""
-    taken: dict[str, None] = {}
-    waiting = [list(queue) for queue in queues]
-    while len(taken) < n and any(waiting):
-        for queue in waiting:
-            while queue and queue[0] in taken:
-                queue.pop(0)
-            if queue and len(taken) < n:
-                taken[queue.pop(0)] = None
-    return list(taken)
+    return in_turn([*queues, [i for i in ids if not types[i]]], len(ids))
 
 
 def _items(view: RunView, records: Records, ids: Sequence[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from repair.reports.kept_edits import wrong_edits
 from repair.reports.learning import curves
 from repair.reports.moved import moved_queries
 from repair.reports.plots import Estimate
+from repair.reports.samples import sample_cards
 from repair.reports.shown import Shower
 from repair.reports.view import RunView
 from repair.store.files import write_json, write_text
@@ -54,6 +55,8 @@ def render(view: RunView, facts: Mapping[str, Any]) -> str:
         config=view.config,
         plots=_plots(view, facts),
         moved=moved_queries(view, shower),
+        method=view.method,
+        samples=sample_cards(view, shower),
         wrong_edits=wrong_edits(view, shower, facts["kept_edits"]),
         gallery=gallery(view, shower),
         grids=grid_cards(view, shower),
@@ -142,8 +145,9 @@ def _link_plot(distribution: Mapping[str, Any]) -> Markup:
 def _training_plots(view: RunView, round: int) -> list[dict[str, Any]]:
     """[{"title", "legend", "svg"}, …] of the curves that were recorded."""
     found = curves(view, round)
+    own = "grids (before λ)" if view.method.is_repair else "the method's own terms"
     wanted = (
-        ("Loss", (("loss", "all"), ("global_loss", "batch"), ("local_loss", "grids (before λ)"))),
+        ("Loss", (("loss", "all"), ("global_loss", "batch"), ("local_loss", own))),
         ("Mean R@1 on val", (("score", "R@1"),)),
         ("Logit scale α", (("logit_scale", "α"),)),
         ("Learning rate", (("lr", "learning rate"),)),

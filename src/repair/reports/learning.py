@@ -71,7 +71,7 @@ def training_facts(view: RunView) -> list[dict[str, Any]]:
     """One dict a round that has begun to train: steps done, first and last stretch of the losses, best validation, the
     share of the time the device waited for inputs, and val scores of mixes with the start (WiSE-FT)."""
     found = []
-    for round in view.rounds:
+    for round in range(view.config.pipeline.rounds):
         rows = view.metrics(round)
         if not rows:
             continue

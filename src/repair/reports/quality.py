@@ -150,7 +150,7 @@ def _reasons(repairs: Sequence[Repair]) -> dict[str, int]:
 def _truth(view: RunView, round: int) -> dict[str, Any] | None:
     """What the data source knows, with Wilson intervals for the verifier's precision, recall and accuracy."""
     truth = view.truth(round)
-    if truth is None:
+    if truth is None or not view.method.is_repair:  # of another method the source knew about samples
         return None
     facts = dict(truth)
     if facts.get("verifier") is not None:

@@ -26,10 +26,13 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
+from repair.core.synthesis import Sample
+from repair.methods.method import Method
 from repair.pipeline.evaluating import QueryRank
 from repair.pipeline.look import BLOBS, LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.run import BASE, stages_of
 from repair.pipeline.sources import open_source
+from repair.pipeline.stages_methods import method_of
 from repair.pipeline.stages_train import ROWS, TWINS
 from repair.pipeline.workbench import Workbench
 from repair.store.blobs import BlobStore
@@ -52,6 +55,7 @@ _LEFT_BY: dict[type[Any], tuple[str, str]] = {
     Repair: ("select", "repairs"),
     Link: ("link", "links"),
     Grid: ("grids", "grids"),
+    Sample: ("samples", "samples"),
 }
 
 
@@ -99,6 +103,11 @@ class RunView:
                 opened.close()
 
     # ------------------------------------------------------------------------------------------ stages
+
+    @cached_property
+    def method(self) -> Method:
+        """How the run makes what it trains on."""
+        return method_of(self.config.method.name, self.config.method.options)
 
     @cached_property
     def states(self) -> dict[tuple[int | None, str], StageState]:

@@ -36,6 +36,23 @@ REJECTIONS = {
     "refused_by_verifier": "refused by the verifier",
 }
 
+SAMPLE_KINDS = {
+    "positive_caption": "T⁺ caption",
+    "negative_caption": "T⁻ caption",
+    "positive_image": "I⁺ image",
+    "negative_image": "I⁻ image",
+    "counterfactual_pair": "T⁻ I⁻ pair",
+    "unit": "T⁺ T⁻ unit",
+}
+SAMPLE_RIGHT = {
+    "positive_caption": "true of the source image",
+    "negative_caption": "false of the source image",
+    "positive_image": "the source caption is true of it",
+    "negative_image": "the source caption is false of it",
+    "counterfactual_pair": "image and caption fit each other, and the caption is false of the source image",
+    "unit": "true of the source image, and its foil is not",
+}
+
 
 def number(value: float | int | None, decimals: int = 0) -> str:
     """With thousands separators; an en dash where it is unknown, and no minus before what rounds to zero.
@@ -143,11 +160,14 @@ def reading(direction: str, metrics: Mapping[str, Any], confidence: float) -> st
     return f"{change} Also clear of 0: {', '.join(clear)}." if clear else change
 
 
-LIMITS = (
-    "This is one run with one seed. The intervals say how much the scores would move with other test images; they do "
-    "not say how much they would move with another training seed, nor whether the repairs made the difference or just "
-    "more training. For that, “repair bench” trains with and without repairs at equal budgets over several seeds."
-)
+def limits(made: str) -> str:
+    """What one run does not show; `made` is what it trained on beyond the data."""
+    return (
+        "This is one run with one seed. The intervals say how much the scores would move with other test images; they "
+        f"do not say how much they would move with another training seed, nor whether the {made} made the difference "
+        f"or just more training. For that, “repair bench” trains with and without {made} at equal budgets over several "
+        "seeds."
+    )
 
 
 def _clear(facts: Mapping[str, Any]) -> bool:
