@@ -17,7 +17,7 @@ from repair.reports.judged import WORDS, judged_edits
 from repair.reports.shown import Shower, Shown
 from repair.reports.view import RunView
 
-_MOST = 10_000  # edits of a round that are judged: of more a draw
+_MOST = 3_000  # edits of a round that are judged, a minute at most: of more a draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
