@@ -163,6 +163,8 @@ def test_the_reference_at_its_whole_budget_is_repair_itself(finished: tuple[Path
     assert read_json(Path(whole) / "run.json")["settings"]["grids.max_samples"] is None
     assert Path(half).name == f"repair-lr-{lr:g}-samples-50-seed-0"
     assert read_json(Path(half) / "run.json")["settings"]["grids.max_samples"] == table["equal"]["budgets"][0] // 2
+    (vanilla,) = table["runs"]["Vanilla"]  # it has no samples: the same run at any budget
+    assert Path(vanilla).name == f"vanilla-lr-{table['equal']['lr']['Vanilla']:g}-seed-0"
 
 
 @pytest.mark.parametrize("plan, cells", [("staged", True), ("fused", False)])

@@ -18,7 +18,7 @@ from repair.pipeline.registries import METHODS
 from repair.pipeline.tools import MAKE_TASK
 from repair.reports import paper_results as paper
 from repair.reports import reference
-from repair.reports.benches import NONE, Bench, Table, count, percent, points, score
+from repair.reports.benches import NO_REPAIR, NONE, Bench, Table, count, percent, points, score
 from repair.reports.claims import claims, scores_by_round, verdict_of, with_rounds
 from repair.reports.costs import costs_facts
 from repair.reports.curve import curve
@@ -31,7 +31,6 @@ from repair.reports.view import RunView
 _METRICS = ("R@1", "R@5", "R@10", "MRR")
 _IMAGE_TASKS = (MAKE_TASK, IMAGE_TASK)
 _UNEDITED = ("T⁻", "I⁻")
-_NO_REPAIR = "no run of RePair at its whole budget"
 _OWN = "Every attempt at a call that this run asked counts, whichever variant asked it first."
 _ANCHORS = {"image": "an image", "text": "a caption"}
 
@@ -111,7 +110,7 @@ def _equal(bench: Bench) -> str:
 def ablations(bench: Bench) -> Table | str:
     """Table 2: differences to the full method, with the verdict on its being above; or why there is none."""
     if bench.repair is None:
-        return _NO_REPAIR
+        return NO_REPAIR
     rows = []
     for variant, said in paper.ABLATIONS.items():
         if variant in bench.runs:
@@ -157,7 +156,7 @@ def tokens(bench: Bench) -> Table | str:
     """Table 9: tokens by stage for each repaired pair; or why there is none."""
     view = bench.repair_run()
     if view is None:
-        return _NO_REPAIR
+        return NO_REPAIR
     own = {row.key for row in bench.calls_of(view.folder.path)}  # a ledger that is not there is an error, not a 0
     rows = []
     with view:
@@ -250,7 +249,7 @@ def links(bench: Bench) -> Table | str:
     """Figures 7 and 8: links per anchor; or why there are none."""
     view = bench.repair_run()
     if view is None:
-        return _NO_REPAIR
+        return NO_REPAIR
     facts = links_facts(view)
     if facts is None:
         return "its run has no links"

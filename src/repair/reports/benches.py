@@ -17,6 +17,7 @@ from repair.reports.view import RunView
 from repair.store.files import read_json
 
 NONE = "–"
+NO_REPAIR = "no run of RePair at its whole budget"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from repair.core.progress import Advance
 from repair.core.records import Direction, ErrorType, Repair
 from repair.evaluation.shortfalls import ShortfallCounts, count_shortfalls
 from repair.reports import paper_results as paper
-from repair.reports.benches import NONE, Bench, Table, percent
+from repair.reports.benches import NO_REPAIR, NONE, Bench, Table, percent
 from repair.reports.judged import WORDS, judged_edits
 from repair.reports.quality import directions_facts
 
 _N_REASONS = 6
-_NO_RUN = "no run of RePair at its whole budget"
 
 
 def closeness(bench: Bench) -> Table | str:
@@ -52,7 +51,7 @@ def failure_modes(bench: Bench, advance: Advance | None = None) -> Table | str:
     """
     view = bench.repair_run()
     if view is None or not view.rounds:
-        return _NO_RUN
+        return NO_REPAIR
     with view:
         tell = None if advance is None else partial(advance, 0, "Table 18")
         judged = judged_edits(view, view.table(0, Repair), tell)
@@ -108,7 +107,7 @@ def quality_of(bench: Bench) -> Mapping[str, Any] | str:
     """Quality facts of that round by direction; why there are none, without RePair."""
     view = bench.repair_run()
     if view is None or not view.rounds:
-        return _NO_RUN
+        return NO_REPAIR
     with view:
         found: Mapping[str, Any] = bench.once("quality", lambda: directions_facts(view, view.rounds[0]))
     return found
