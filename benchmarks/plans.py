@@ -1,6 +1,6 @@
 """What a pair costs under each call plan, and how often its edit is true: the world's backends at their error rates.
 
-    python benchmarks/plans.py [--failures 400]
+    python benchmarks/plans.py [--failures 400] [--set selection.min_gain=-1]
 
 Its files lie in a temporary folder: TMPDIR says where, if another disk is to be measured.
 
@@ -26,7 +26,7 @@ from repair.store.tables import read_table
 IMAGE_TASK = "edit_image"
 
 
-def config(folder: Path, plan: str, n_failures: int) -> Config:
+def config(folder: Path, plan: str, n_failures: int, more: list[str]) -> Config:
     settings = [
         "data.options={n_train=1000, n_val=5, n_test=5}",
         f"mining.max_failures={n_failures}",
@@ -34,6 +34,7 @@ def config(folder: Path, plan: str, n_failures: int) -> Config:
         f"run.folder={folder}",
         f"run.name={plan}",
         f"run.cache={folder}/cache",
+        *more,
     ]
     return load_config(None, overrides=settings, environment={})
 
@@ -78,10 +79,11 @@ def _is_true(source, blobs: BlobStore, texts: dict[str, str], repair: Repair) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--failures", type=int, default=400, help="a direction")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting, as for repair run")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for plan in ("staged", "fused"):
-            measure(config(Path(folder), plan, args.failures))
+            measure(config(Path(folder), plan, args.failures, args.set))
 
 
 if __name__ == "__main__":

@@ -165,8 +165,8 @@ class EditingSection(Section):
     max_misses: int = Field(
         2,
         ge=1,
-        description="Fused plan: images of a failure that gain too little before no further one is drawn (a third is "
-        "valid one time in four).",
+        description="Fused plan: images of a failure that gain too little, or that the verifier refuses, before no "
+        "further one is drawn (a third is valid one time in four).",
     )
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from repair.core.progress import Silent
-from repair.core.records import Candidate
+from repair.core.records import Candidate, ScoredCandidate
 from repair.encoders.small import SmallEncoder
 from repair.pipeline.run import run_pipeline
+from repair.selection import Rejection
 from repair.store.ledger import Ledger
 from repair.store.tables import read_table
 from tests.pipeline import flaky
@@ -33,7 +34,11 @@ def answers(folder: Path) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "settings",
-    [("calls.plan=staged",), ("calls.plan=fused", "selection.verify_candidates=true")],
+    [
+        ("calls.plan=staged",),
+        ("calls.plan=fused", "selection.verify_candidates=true"),
+        ("calls.plan=fused", "selection.verify_candidates=true", "selection.min_gain=-1"),
+    ],
 )
 def test_tables_and_calls_are_those_of_the_staged_order(settings: tuple[str, ...], tmp_path: Path) -> None:
     run(tmp_path / "staged", "calls.flow=false", *settings)
@@ -53,6 +58,25 @@ def test_tables_and_calls_are_those_of_the_staged_order(settings: tuple[str, ...
 
     assert last_first(in_stages)
     assert not last_first(by_item)
+
+
+def test_a_refused_drawing_is_followed_by_another_until_two_were_in_vain(tmp_path: Path) -> None:
+    wary = ("verification.verifier=world", "verification.options={precision=0.75, recall=0.9}")  # takes much for false
+    settings = ("calls.plan=fused", "selection.verify_candidates=true", "selection.min_gain=-1", *wary)
+    settings = (*settings, 'mining.directions=["text_to_image"]', "mining.max_failures=30")
+    run(tmp_path / "one", *settings, until="edit")
+    asked = answers(tmp_path / "one")
+    run(tmp_path / "one", *settings, until="select")
+    assert answers(tmp_path / "one") == asked  # what the edits were drawn by is what selects
+    fates: dict[str, list[str | None]] = {}
+    for one in read_table(tmp_path / "one" / "run" / "round-0" / "scored.parquet", ScoredCandidate):
+        fates.setdefault(one.failure_id, []).append(one.rejected)
+    after_refusal = [fate[1:] for fate in fates.values() if fate[0] == Rejection.REFUSED]
+    assert len(after_refusal) >= 5
+    assert all(after_refusal)
+    for fate in fates.values():
+        assert None not in fate[:-1]  # none is drawn after one that was accepted
+        assert sum(reason in (Rejection.LOW_GAIN, Rejection.REFUSED) for reason in fate) <= 2
 
 
 def test_a_single_stage_asks_no_further_and_the_next_goes_on(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 The engine (calls/) and the ledger (store/) are strangers to each other; these are the words they share.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -138,8 +138,6 @@ class CallLedger(Protocol):
     def get(self, key: str) -> Answer | None:
         """The answer of a finished call; None if there is none."""
         ...
-
-    def get_many(self, keys: Iterable[str]) -> dict[str, Answer]: ...
 
     def lease(self, call: Call, *, declared: Usage, held: Usage, caps: Caps, started_s: float) -> "Future[Grant]":
         """Note that `call` is about to be sent, if what it may use fits under `caps` beside everything spent and held

@@ -18,17 +18,9 @@ from repair.core.records import Candidate, Direction, Failure, Instruction, Verd
 from repair.pipeline import asking
 from repair.pipeline.asking import ask_all
 from repair.pipeline.catalogue import build_case
+from repair.pipeline.checking import check_candidate, draws_lazily, passes, unchecked
 from repair.pipeline.selecting import Selecting, draw_another, has_editor
-from repair.pipeline.stages_repair import (
-    ask_candidate,
-    ask_plan,
-    check_candidate,
-    failed_first,
-    mined_with,
-    passes,
-    table,
-    unchecked_repairs,
-)
+from repair.pipeline.stages_repair import ask_candidate, ask_plan, mined_with, table
 from repair.pipeline.workbench import Workbench
 
 Result = TypeVar("Result")
@@ -49,7 +41,7 @@ def ask_ahead(bench: Workbench, round: int, *, start: str, last: str) -> None:
             failures,
             label=f"{start} to {last}" if start != last else start,
             progress=bench.progress,
-            first=failed_first(bench),
+            first=bench.failed_earlier,
             concurrency=journeys.n_under_way,
             ordered=False,
             filtered=lambda kept: not kept,
@@ -77,8 +69,8 @@ class _Journeys:
             self._candidates.setdefault(candidate.failure_id, []).append(candidate)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="select")
         self._selecting = Selecting(bench, after=mined_with(round))
-        draws_lazily = self._fused and self._edits and bench.image_editor is not None
-        if draws_lazily or (self._checks and bench.config.selection.verify_candidates):
+        draws = self._fused and self._edits and bench.image_editor is not None
+        if draws or (self._checks and bench.config.selection.verify_candidates):
             self._selecting.prepare()
 
     def __enter__(self) -> "_Journeys":
@@ -99,11 +91,12 @@ class _Journeys:
             return True
         told = await self._instruction(failure, case)
         if told.error is None and self._edits:
+            accepted: dict[tuple[str, int], bool] = {}
             candidates = self._candidates.get(failure.failure_id)
             if candidates is None:
-                candidates = await self._edit(failure, case, told)
+                candidates = await self._edit(failure, case, told, accepted)
             if self._checks and bench.config.selection.verify_candidates:
-                await self._check(failure, candidates)
+                await self._checked(failure, candidates, accepted)
         return True
 
     async def _verdict(self, failure: Failure, case: Case) -> Verdict:
@@ -124,38 +117,42 @@ class _Journeys:
             return asking.plan_instruction(case, await ask_plan(self._bench, self.asker, case))
         return await self.asker.instruction(case, self._bench.instructor)
 
-    async def _edit(self, failure: Failure, case: Case, told: Instruction) -> list[Candidate]:
+    async def _edit(
+        self, failure: Failure, case: Case, told: Instruction, accepted: dict[tuple[str, int], bool]
+    ) -> list[Candidate]:
         bench, n = self._bench, self._n_candidates
-        if self._fused and failure.direction is Direction.IMAGE_TO_TEXT:
+        if self._fused and not draws_lazily(bench, failure.direction):
             return asking.plan_candidates(case, await ask_plan(bench, self.asker, case), n_edits=n)
         if not self._fused:
             return await _together(ask_candidate(bench, self.asker, case, told, index) for index in range(n))
         drawn: list[Candidate] = []
         for index in range(n):
             drawn.append(await ask_candidate(bench, self.asker, case, told, index))
-            chosen = await self._select(failure, drawn)
+            chosen = await self._checked(failure, drawn, accepted)
             if not draw_another(chosen, max_misses=bench.config.editing.max_misses):
                 break
         return drawn
 
-    async def _check(self, failure: Failure, candidates: Sequence[Candidate]) -> None:
-        accepted: dict[tuple[str, int], bool] = {}
+    async def _checked(
+        self, failure: Failure, candidates: Sequence[Candidate], accepted: dict[tuple[str, int], bool]
+    ) -> selection.Selection:
+        """The selection once the verifier has been asked about all it must be; its answers are put into `accepted`."""
         while True:
-            unasked = unchecked_repairs(await self._select(failure, candidates, accepted), accepted)
+            chosen = await self._select(failure, candidates, accepted)
+            unasked = unchecked(self._bench, [failure], chosen, accepted)
             if not unasked:
-                return
-            (repair,) = unasked
-            assert repair.candidate_index is not None
-            verdict = await check_candidate(self._bench, self.asker, failure, repair)
-            accepted[failure.failure_id, repair.candidate_index] = passes(verdict)
+                return chosen
+            for candidate in unasked:
+                verdict = await check_candidate(self._bench, self.asker, failure, candidate)
+                accepted[candidate.failure_id, candidate.index] = passes(verdict)
 
     async def _select(
         self,
         failure: Failure,
         candidates: Sequence[Candidate],
-        accepted: dict[tuple[str, int], bool] | None = None,
+        accepted: dict[tuple[str, int], bool],
     ) -> selection.Selection:
-        select = partial(self._selecting.of_one, failure, tuple(candidates), accepted=dict(accepted or {}))
+        select = partial(self._selecting.of_one, failure, tuple(candidates), accepted=dict(accepted))
         return await asyncio.get_running_loop().run_in_executor(self._thread, select)
 
 

@@ -263,13 +263,20 @@ def _tools(bench: Workbench) -> str:
     return str(sorted(Toolbox.of(bench.config, bench.method).fingerprints().items()))
 
 
+def _editors(bench: Workbench) -> str:
+    """Fingerprints of the editors; with the verifier's where its word decides whether another image is drawn."""
+    checker = f" {_checker('selection.verify_candidates')(bench)}"
+    lazy = bench.config.calls.plan == "fused"
+    return _asked("text_editor", "image_editor")(bench) + (checker if lazy else "")
+
+
 _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {
     "fit": {"data": _data, "encoder": _encoder},
     "eval": {"data": _data, "encoder": _encoder},
     "mine": {"data": _data, "encoder": _encoder},
     "verify": {"verifier": _verifier},
     "instruct": {"backends": _asked("instructor")},
-    "edit": {"backends": _asked("text_editor", "image_editor"), "encoder": _encoder},
+    "edit": {"backends": _editors, "encoder": _encoder},
     "select": {"encoder": _encoder, "data": _data, "checker": _checker("selection.verify_candidates")},
     "link": {"data": _data},
     "grids": {"data": _data, "checker": _checker("grids.verify_cells")},

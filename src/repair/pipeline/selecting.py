@@ -79,7 +79,8 @@ class Selecting:
 def draw_another(chosen: selection.Selection, *, max_misses: int) -> set[str]:
     """The failures (ids) of a lazy plan that get a further candidate: none is valid yet, and not yet `max_misses` of
     them changed it in vain."""
-    misses = Counter(c.failure_id for c in chosen.scored if c.rejected == selection.Rejection.LOW_GAIN)
+    in_vain = (selection.Rejection.LOW_GAIN, selection.Rejection.REFUSED)
+    misses = Counter(c.failure_id for c in chosen.scored if c.rejected in in_vain)
     return {r.failure_id for r in chosen.repairs if r.key is None and misses[r.failure_id] < max_misses}
 
 

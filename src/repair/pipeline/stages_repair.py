@@ -1,11 +1,11 @@
 """The stages between mining and training, as the run folder sees them: read tables, ask or compute, write tables."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from repair import editing, instruction, selection, verification
 from repair.calls.engine import Outcome
-from repair.core.ports import Case, ImageItem, Plan
+from repair.core.ports import Case, Plan
 from repair.core.records import (
     Candidate,
     Direction,
@@ -18,9 +18,8 @@ from repair.core.records import (
 from repair.pipeline import asking
 from repair.pipeline.asking import Asker, ask_all
 from repair.pipeline.catalogue import build_case
-from repair.pipeline.features import edited_bytes
+from repair.pipeline.checking import Checking, draws_lazily
 from repair.pipeline.graph import Work
-from repair.pipeline.questions import SELECTED_TASK
 from repair.pipeline.selecting import Selecting, draw_another, has_editor
 from repair.pipeline.workbench import Workbench
 from repair.store.tables import read_table, write_table
@@ -59,7 +58,7 @@ def verify(bench: Workbench, round: int) -> Work:
                 return asking.plan_verdict(case, await ask_plan(bench, asker, case))
             return await asker.verdict(case, bench.verifier)
 
-        verdicts = ask_all(asker, one, failures, label="verify", progress=bench.progress, first=failed_first(bench))
+        verdicts = ask_all(asker, one, failures, label="verify", progress=bench.progress, first=bench.failed_earlier)
     work = write(bench, round, "verdicts", verdicts, Verdict)
     summary = {
         str(direction): verification.summarise(
@@ -81,7 +80,7 @@ def instruct(bench: Workbench, round: int) -> Work:
             return asking.plan_instruction(case, await ask_plan(bench, asker, case))
         return await asker.instruction(case, bench.instructor)
 
-    instructions = ask_all(asker, one, editable, label="instruct", progress=bench.progress, first=failed_first(bench))
+    instructions = ask_all(asker, one, editable, label="instruct", progress=bench.progress, first=bench.failed_earlier)
     work = write(bench, round, "instructions", instructions, Instruction)
     directions = {failure.failure_id: failure.direction for failure in editable}
     summary: dict[str, object] = {
@@ -97,8 +96,8 @@ def edit(bench: Workbench, round: int) -> Work:
     failures = [failure for failure in _kept(bench, round) if failure.failure_id in told]
     asker = bench.asker()
     fused = bench.config.calls.plan == "fused"
-    lazy = [f for f in failures if fused and f.direction is Direction.TEXT_TO_IMAGE]
-    eager = [f for f in failures if not (fused and f.direction is Direction.TEXT_TO_IMAGE)]
+    lazy = [failure for failure in failures if draws_lazily(bench, failure.direction)]
+    eager = [failure for failure in failures if not draws_lazily(bench, failure.direction)]
 
     async def all_of(failure: Failure) -> list[Candidate]:
         case = build_case(failure, bench.train, bench.source)
@@ -110,7 +109,7 @@ def edit(bench: Workbench, round: int) -> Work:
             for index in range(bench.config.editing.n_candidates)
         ]
 
-    found = ask_all(asker, all_of, eager, label="edit", progress=bench.progress, first=failed_first(bench))
+    found = ask_all(asker, all_of, eager, label="edit", progress=bench.progress, first=bench.failed_earlier)
     candidates = [candidate for group in found for candidate in group]
     candidates += _lazy_candidates(bench, round, asker, lazy, told)
     position = {failure.failure_id: row for row, failure in enumerate(failures)}
@@ -130,10 +129,11 @@ def edit(bench: Workbench, round: int) -> Work:
 def _lazy_candidates(
     bench: Workbench, round: int, asker: Asker, failures: list[Failure], told: Mapping[str, Instruction]
 ) -> list[Candidate]:
-    """Image candidates in waves: the next one is drawn only for failures whose earlier ones were not accepted."""
+    """Image candidates in waves: the next one is drawn only for failures whose earlier ones were not accepted, by
+    selection's rules and, where it is asked, by the verifier."""
     drawn: list[Candidate] = []
     pending = failures
-    selecting = Selecting(bench, after=mined_with(round))
+    checking = Checking(bench, Selecting(bench, after=mined_with(round)))
     for index in range(bench.config.editing.n_candidates):
         if not pending:
             break
@@ -143,10 +143,10 @@ def _lazy_candidates(
             return await ask_candidate(bench, asker, case, told[failure.failure_id], index)
 
         label = f"edit {index + 1}"
-        wave = ask_all(asker, one, pending, label=label, progress=bench.progress, first=failed_first(bench))
+        wave = ask_all(asker, one, pending, label=label, progress=bench.progress, first=bench.failed_earlier)
         drawn += wave
         ids = {failure.failure_id for failure in pending}
-        chosen = selecting.of_all(pending, [candidate for candidate in drawn if candidate.failure_id in ids])
+        chosen = checking.select(pending, [candidate for candidate in drawn if candidate.failure_id in ids])
         again = draw_another(chosen, max_misses=bench.config.editing.max_misses)
         pending = [failure for failure in pending if failure.failure_id in again]
     return drawn
@@ -155,11 +155,8 @@ def _lazy_candidates(
 def select(bench: Workbench, round: int) -> Work:
     failures = _kept(bench, round)
     candidates = table(bench, round, "candidates", Candidate)
-    selecting, errors = Selecting(bench, after=mined_with(round)), _instruction_errors(bench, round)
-    chosen = selecting.of_all(failures, candidates, errors=errors)
-    checked: list[Verdict] = []
-    if bench.config.selection.verify_candidates:
-        chosen, checked = _select_verified(bench, selecting, failures, candidates, chosen, errors)
+    checking = Checking(bench, Selecting(bench, after=mined_with(round)))
+    chosen = checking.select(failures, candidates, errors=_instruction_errors(bench, round))
     scored = write(bench, round, "scored", chosen.scored, ScoredCandidate)
     repairs = write(bench, round, "repairs", chosen.repairs, Repair)
     summary = {}
@@ -170,7 +167,7 @@ def select(bench: Workbench, round: int) -> Work:
             repairs=tuple(r for r in chosen.repairs if r.failure_id in ids),
         )
         summary[str(direction)] = selection.summarise(part)
-    return Work((*scored.outputs, *repairs.outputs), {**summary, **_failed_calls(checked)})
+    return Work((*scored.outputs, *repairs.outputs), {**summary, **_failed_calls(checking.verdicts)})
 
 
 def _instruction_errors(bench: Workbench, round: int) -> dict[str, str]:
@@ -182,82 +179,12 @@ def _instruction_errors(bench: Workbench, round: int) -> dict[str, str]:
     }
 
 
-def _select_verified(
-    bench: Workbench,
-    selecting: Selecting,
-    failures: list[Failure],
-    candidates: list[Candidate],
-    chosen: selection.Selection,
-    errors: Mapping[str, str],
-) -> tuple[selection.Selection, list[Verdict]]:
-    """Ask the verifier about selected candidates; select again without those it refuses, until all were asked.
-
-    A candidate that it could not be asked about is not taken either; its failure counts as failed if no other one is.
-    """
-    asker = bench.asker()
-    by_id = {failure.failure_id: failure for failure in failures}
-    accepted: dict[tuple[str, int], bool] = {}
-    unchecked: dict[str, str] = {}
-    checked: list[Verdict] = []
-
-    async def one(repair: Repair) -> Verdict:
-        return await check_candidate(bench, asker, by_id[repair.failure_id], repair)
-
-    while True:
-        unasked = unchecked_repairs(chosen, accepted)
-        if not unasked:
-            return chosen, checked
-        verdicts = ask_all(
-            asker, one, unasked, label="verify edits", progress=bench.progress, first=failed_first(bench)
-        )
-        checked += verdicts
-        for repair, verdict in zip(unasked, verdicts, strict=True):
-            assert repair.candidate_index is not None
-            accepted[repair.failure_id, repair.candidate_index] = passes(verdict)
-            if verdict.error is not None:
-                unchecked[repair.failure_id] = (
-                    f"the check of candidate {repair.candidate_index} failed: {verdict.error}"
-                )
-        chosen = selecting.of_all(failures, candidates, accepted=accepted, errors={**errors, **unchecked})
-
-
-def unchecked_repairs(chosen: selection.Selection, accepted: Mapping[tuple[str, int], bool]) -> list[Repair]:
-    """Those with a selected candidate that the verifier has not been asked about."""
-    return [
-        repair
-        for repair in chosen.repairs
-        if repair.candidate_index is not None and (repair.failure_id, repair.candidate_index) not in accepted
-    ]
-
-
-async def check_candidate(bench: Workbench, asker: Asker, failure: Failure, repair: Repair) -> Verdict:
-    """The verifier's word on a selected candidate, put in the place of the false positive."""
-    key = str(repair.key)
-    image = None
-    if repair.text is None:
-        image = ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(bench, key))
-    case = build_case(failure, bench.train, bench.source)
-    judged = verification.candidate_case(case, text=repair.text, image=image)
-    return await asker.verdict(judged, bench.verifier, task=SELECTED_TASK)
-
-
-def passes(verdict: Verdict) -> bool:
-    """Judged like a failure, an edit that matches the query is a benign mismatch: that is what it should be."""
-    return verdict.error is None and not verdict.keep
-
-
 async def ask_plan(bench: Workbench, asker: Asker, case: Case) -> Outcome[Plan]:
     return await asker.plan(case, bench.planner, n_edits=bench.config.editing.n_candidates)
 
 
 async def ask_candidate(bench: Workbench, asker: Asker, case: Case, told: Instruction, index: int) -> Candidate:
     return await asker.candidate(case, told, index, text_editor=bench.text_editor, image_editor=bench.image_editor)
-
-
-def failed_first(bench: Workbench) -> Callable[[Failure | Repair], bool]:
-    """Whether a call about a failure failed in an earlier session: what may be mended is asked before what is new."""
-    failed = bench.failed_before
-    return lambda record: record.failure_id in failed
 
 
 def _failed_calls(answers: Iterable[Verdict | Instruction | Candidate]) -> dict[str, int]:

@@ -243,7 +243,7 @@ def _judge_cells(
         cases,
         label="verify cells",
         progress=bench.progress,
-        first=lambda case: case.failure_id in bench.failed_before,
+        first=bench.failed_earlier,
     )
     matching = [
         (case.query.key, case.false_positive.key)

@@ -14,9 +14,9 @@ from repair.calls.prices import Seat, parse_prices, seat_of
 from repair.config import Config
 from repair.core.calls import Caps
 from repair.core.errors import ConfigError
-from repair.core.ports import ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
+from repair.core.ports import Case, ImageEditor, Instructor, PairSource, Planner, TextEditor, TrainableEncoder, Verifier
 from repair.core.progress import Progress
-from repair.core.records import Direction
+from repair.core.records import Direction, Failure, ScoredCandidate
 from repair.methods.method import Method
 from repair.pipeline import registries
 from repair.pipeline.asking import Asker
@@ -231,6 +231,11 @@ class Workbench:
     def failed_before(self) -> frozenset[str]:
         """Failures of which a call failed in an earlier session and has not been answered since."""
         return self.ledger.failed_items()
+
+    def failed_earlier(self, record: Failure | ScoredCandidate | Case) -> bool:
+        """Whether a call about its failure failed in an earlier session: what may be mended is asked before what is
+        new."""
+        return record.failure_id in self.failed_before
 
     @cached_property
     def engine(self) -> CallEngine:

@@ -9,7 +9,7 @@ it ends: that is how the others know whose leases are still good.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Any, Self
 from repair.core.calls import NO_CAPS, Answer, Attempt, Call, CallOutcome, Caps, Grant, Spent
 from repair.core.errors import StoreError
 from repair.core.records import Usage
-from repair.store.database import GroupWriter, damage, explaining, open_for_reading, open_for_writing
+from repair.store.database import GroupWriter, damage, explain, explaining, open_for_reading, open_for_writing
 from repair.store.ledger_rows import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
@@ -33,7 +33,7 @@ from repair.store.ledger_rows import (
 from repair.store.ledger_schema import MIGRATIONS
 from repair.store.owners import Owner
 
-_KEYS_PER_LOOKUP = 500
+_ANSWER = "SELECT value, blob FROM calls WHERE key = ? AND outcome = 'done'"
 _LEASE_COLUMNS = (
     "reserved_tokens_in, reserved_tokens_out, reserved_images, reserved_usd, started_s, owner, held_tokens, held_usd"
 )
@@ -95,20 +95,11 @@ class Ledger:
 
     def get(self, key: str) -> Answer | None:
         """The answer of a finished call; None if there is none."""
-        rows = self._rows("SELECT value, blob FROM calls WHERE key = ? AND outcome = 'done'", (key,))
+        try:  # not by `_rows`: a resumed run asks for every one of its calls
+            rows = self._reader.execute(_ANSWER, (key,)).fetchall()
+        except sqlite3.Error as error:
+            raise explain(self.path, error) from error
         return Answer(*rows[0]) if rows else None
-
-    def get_many(self, keys: Iterable[str]) -> dict[str, Answer]:
-        """The answers of those `keys` that are finished."""
-        found: dict[str, Answer] = {}
-        for chunk in _chunks(list(keys), _KEYS_PER_LOOKUP):
-            marks = ",".join("?" * len(chunk))
-            rows = self._rows(
-                f"SELECT key, value, blob FROM calls WHERE outcome = 'done' AND key IN ({marks})", tuple(chunk)
-            )
-            for key, value, blob in rows:
-                found[key] = Answer(value, blob)
-        return found
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -361,8 +352,3 @@ def _insert(connection: sqlite3.Connection, key: str, values: tuple[Any, ...]) -
         f"(1 + (SELECT count(*) FROM calls WHERE key = ? AND outcome <> 'done'), {','.join('?' * len(values))})",
         (key, *values),
     )
-
-
-def _chunks(keys: list[str], size: int) -> Iterator[list[str]]:
-    for start in range(0, len(keys), size):
-        yield keys[start : start + size]
