@@ -391,9 +391,10 @@ def test_as_many_failures_as_allowed_do_not_stop_it_and_answers_on_record_count(
         assert sum(o.error is not None for o in asyncio.run(gather(engine, Backend(script), 200))) == 49
 
 
-def test_what_is_refused_once_more_does_not_stop_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Refused, BadReply])
+def test_what_is_answered_in_vain_once_more_does_not_stop_it(kind: type[BackendError], tmp_path: Path) -> None:
     def script(index: int, _: int) -> Any:
-        return Refused("nothing to change") if index < 30 or index == 400 else "x"
+        return kind("nothing to change") if index < 30 or index == 400 else "x"
 
     async def in_turn(engine: CallEngine, indices: Iterable[int]) -> list[Any]:
         return [await ask_backend(engine, index, Backend(script)) for index in indices]

@@ -27,6 +27,7 @@ from repair.calls.tally import Progress, ProgressCallback, TaskTally
 from repair.core.calls import Attempt, BlobBox, Call, CallFacts, CallLedger
 from repair.core.errors import (
     BackendError,
+    BadReply,
     BudgetExceeded,
     DataError,
     RateLimited,
@@ -235,7 +236,7 @@ class CallEngine:
                 break
             await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
         why = reason(failure)
-        again = isinstance(failure, Refused) and self._ledger.n_refused(key) > 1
+        again = isinstance(failure, (Refused, BadReply)) and self._ledger.n_answered_in_vain(key) > 1
         self._failures[key] = Settled(error=why, again=again)
         self._tallies[task].fail(why, again=again)
         self._report(task)

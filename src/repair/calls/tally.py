@@ -29,23 +29,23 @@ class TaskTally:
         self.n_done = 0
         self.n_cached = 0
         self.n_failed = 0
-        self.n_refused_again = 0  # of those: refused in an earlier session too, so they say nothing of the backend now
+        self.n_in_vain_again = 0  # of those: in an earlier session too, so they say nothing of the backend now
         self._reasons: Counter[str] = Counter()
 
     def fail(self, reason: str, *, again: bool = False) -> None:
         self.n_failed += 1
         if again:
-            self.n_refused_again += 1
+            self.n_in_vain_again += 1
         else:
             self._reasons[reason] += 1
 
     def too_many_failed(self, *, max_failed_rate: float, min_items: int) -> str | None:
         """Why to stop, in one line; None if there is no reason to, or fewer than `min_items` items have settled.
 
-        What failed is asked first when a run goes on. Items that are refused once more are left out: the share of the
-        others is what a backend is judged by.
+        What failed is asked first when a run goes on. Items refused, or answered with something of no use, once
+        more are left out: the share of the others is what a backend is judged by.
         """
-        n_failed = self.n_failed - self.n_refused_again
+        n_failed = self.n_failed - self.n_in_vain_again
         n_items = self.n_done + self.n_cached + n_failed
         if n_items < min_items or n_failed <= max_failed_rate * n_items:
             return None

@@ -131,8 +131,8 @@ class CallLedger(Protocol):
     """Where the engine keeps calls; several processes may write to one. Futures resolve once the write is safe from the
     death of this process."""
 
-    def n_refused(self, key: str) -> int:
-        """How often the call was made and refused."""
+    def n_answered_in_vain(self, key: str) -> int:
+        """How often the call was refused, or answered with something of no use."""
         ...
 
     def get(self, key: str) -> Answer | None:

@@ -17,6 +17,7 @@ from repair.pipeline.asking import ask_all
 from repair.pipeline.catalogue import image_item, text_item
 from repair.pipeline.evaluating import mean_recall
 from repair.pipeline.features import Features
+from repair.pipeline.fitting import fitted_heads
 from repair.pipeline.graph import Work
 from repair.pipeline.matches import judged_matching, labelled_matching, match_table, near_duplicates
 from repair.pipeline.questions import CELL_TASK, cell_id
@@ -38,19 +39,8 @@ def fit(bench: Workbench, round: int | None) -> Work:  # noqa: ARG001
     if not bench.fits_base:
         write_json(place, {"encoder": bench.plain_encoder.fingerprint(), "fitted": False})
         return Work((place,), {"fitted": False})
-    features = Features(bench, None)
-    images, texts = features.prepared_images(bench.train), features.prepared_texts(bench.train)
-    encoder = bench.new_encoder()
-    with bench.progress.task("fit heads", None) as advance:
-        losses = encoder.fit_heads(  # type: ignore[attr-defined]
-            images,
-            texts,
-            bench.train.owner,
-            seed=bench.config.run.seed,
-            options=bench.config.encoder.fit,
-            progress=lambda done, total: advance(1, f"epoch {done}/{total}"),
-        )
     folder = bench.folder.path / "base"
+    encoder, losses = fitted_heads(bench)
     encoder.save(str(folder), facts={"fitted_on": bench.config.data.train_split, "seed": bench.config.run.seed})
     write_json(place, {"encoder": encoder.fingerprint(), "fitted": True})
     return Work((place, folder), {"fitted": True, "epochs": len(losses), "last_loss": losses[-1]})
