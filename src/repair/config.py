@@ -63,7 +63,9 @@ class Section(BaseModel):
 class RunSection(Section):
     name: str = Field("", description="Folder of this run below `run.folder`; empty: the config file's name.")
     folder: str = Field("runs", description="Where runs are kept.")
-    cache: str = Field("", description="Prepared inputs and embeddings, shared by runs; empty: `.cache` in run.folder.")
+    cache: str = Field(
+        "", description="Prepared inputs, embeddings and fitted heads, shared by runs; empty: `.cache` in run.folder."
+    )
     calls: str = Field(
         "",
         description="Folder of the ledger and the edited images; runs that share one share answers. Empty: the run's.",
