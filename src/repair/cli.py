@@ -416,12 +416,12 @@ def _pipeline(
     as_json: bool,
     until: str | None,
 ) -> None:
-    from repair.config import load_config
+    from repair.pipeline.places import config_at
     from repair.pipeline.processes import crew
     from repair.pipeline.run import run_pipeline, summary_lines
 
     progress = ConsoleProgress()
-    settings = load_config(config, overrides=overrides or ())
+    settings = config_at(config, overrides=overrides or ())
     command = _command()
     try:
         with crew(settings) as leads:
@@ -440,11 +440,11 @@ def _pipeline(
 
 
 def _forecast(config: Path, overrides: list[str] | None, *, as_json: bool, until: str | None) -> None:
-    from repair.config import load_config
     from repair.pipeline.forecast import forecast, forecast_lines
+    from repair.pipeline.places import config_at
     from repair.pipeline.run import stages_until
 
-    settings = load_config(config, overrides=overrides or ())
+    settings = config_at(config, overrides=overrides or ())
     _emit(forecast(settings, stages=stages_until(settings, until)), as_json, forecast_lines)
 
 

@@ -406,7 +406,7 @@ class Config(Section):
         return Path(self.run.folder) / self.run.name
 
     def calls_path(self) -> Path:
-        """Where a run writes its ledger and its edited images. Where they are found later: `pipeline.look`."""
+        """Where a run writes its ledger and its edited images. Where they are found later: `pipeline.places`."""
         return Path(self.run.calls) if self.run.calls else self.run_path()
 
     def cache_path(self) -> Path:

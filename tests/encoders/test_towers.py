@@ -71,6 +71,8 @@ def test_features_do_not_depend_on_company_to_the_last_bit() -> None:
     together = MiniLM().features(texts)
     np.testing.assert_array_equal(together, np.concatenate([MiniLM().features([text]) for text in texts]))
     np.testing.assert_array_equal(together[2], together[5])
+    found = Lite2(image_size=64).features(pictures(19))
+    np.testing.assert_array_equal(found, np.concatenate([Lite2(image_size=64).features([p]) for p in pictures(19)]))
 
 
 @needs_weights

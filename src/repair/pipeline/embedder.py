@@ -12,8 +12,8 @@ from repair.core.progress import Progress
 from repair.encoders.caches import EmbeddingCache, PreparedCache, text_key
 from repair.pipeline import registries
 from repair.pipeline.catalogue import build_catalogue, image_item
-from repair.pipeline.look import config_of
-from repair.store.run_folder import RunFolder
+from repair.pipeline.places import config_of
+from repair.store.run_folder import RunFolder, is_run_folder
 
 
 class CachedEmbedder:
@@ -72,7 +72,7 @@ def open_model(spec: str) -> DualEncoder:
     Raises ConfigError for a spec that cannot be read, StoreError for weights that are not there.
     """
     path, _, when = spec.partition("@")
-    if (Path(path) / "run.json").is_file():
+    if is_run_folder(Path(path)):
         return _of_run(Path(path), when)
     if not {"(", ":"} & set(path) and ("/" in path or when):
         raise ConfigError(

@@ -10,8 +10,8 @@ from repair.core.ports import TrainableEncoder
 from repair.core.records import Direction
 from repair.pipeline import registries
 from repair.pipeline.formats import FORMATS
-from repair.pipeline.look import LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.material import gather, last_round
+from repair.pipeline.places import LEDGER, calls_file, config_of, no_calls_file
 from repair.store.files import read_json, replacing_folder
 from repair.store.ledger import Ledger
 from repair.store.run_folder import RunFolder

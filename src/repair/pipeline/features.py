@@ -58,15 +58,15 @@ class Features:
 
     # ------------------------------------------------------------------------------------------ edits
 
-    # Edits go through the encoder one by one: which of them come together depends on where a run was interrupted,
-    # and the last bits of a batched product on what else is in the batch.
+    # Edits are embedded one by one: which of them come together depends on where a run was interrupted, and the last
+    # bits of a batched product on what else is in the batch. (Prepared rows never depend on their neighbours.)
 
     def prepared_edited_images(self, keys: Sequence[str]) -> Array:
         """Edited images by content hash. Raises DataError if one cannot be decoded."""
-        return self._prepare_images([self._edited(key) for key in keys], label="edited images", alone=True)
+        return self._prepare_images([self._edited(key) for key in keys], label="edited images")
 
     def prepared_edited_texts(self, texts: Sequence[str]) -> Array:
-        return self._prepare_texts(texts, label="edited captions", alone=True)
+        return self._prepare_texts(texts, label="edited captions")
 
     def measure(self, failures: Sequence[Failure], candidates: Sequence[Candidate]) -> selection.Measures:
         """What selection needs to know of each candidate; NaN for those that do not exist or cannot be read."""
@@ -169,14 +169,14 @@ class Features:
     def _edited(self, key: str) -> ImageItem:
         return ImageItem(key=key, content_hash=key, captions=(), read=lambda: edited_bytes(self._bench, key))
 
-    def _prepare_images(self, items: Sequence[ImageItem], *, label: str, alone: bool = False) -> Array:
+    def _prepare_images(self, items: Sequence[ImageItem], *, label: str) -> Array:
         with _counting(self._bench.progress, label) as progress:
             encoder = self._bench.plain_encoder
-            return self._prepared.images(encoder, items, decode=decode, progress=progress, alone=alone)
+            return self._prepared.images(encoder, items, decode=decode, progress=progress)
 
-    def _prepare_texts(self, texts: Sequence[str], *, label: str, alone: bool = False) -> Array:
+    def _prepare_texts(self, texts: Sequence[str], *, label: str) -> Array:
         with _counting(self._bench.progress, label) as progress:
-            return self._prepared.texts(self._bench.plain_encoder, texts, progress=progress, alone=alone)
+            return self._prepared.texts(self._bench.plain_encoder, texts, progress=progress)
 
 
 def edited_bytes(bench: Workbench, key: str) -> bytes:

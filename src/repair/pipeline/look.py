@@ -1,14 +1,12 @@
-"""Looking at a run without changing it: where it stands, the lineage of one failure, and where its calls are kept."""
+"""Looking at a run without changing it: where it stands, and the lineage of one failure."""
 
 import json
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from repair.config import Config, load_config
 from repair.core.errors import ConfigError, StoreError
 from repair.core.ports import PairSource
 from repair.core.records import (
@@ -22,6 +20,7 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
+from repair.pipeline.places import BLOBS, LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.run import stage_line
 from repair.pipeline.sources import open_source
 from repair.pipeline.spending import cost_lines, pair_costs
@@ -32,8 +31,6 @@ from repair.store.run_folder import RunFolder
 from repair.store.tables import read_table
 
 Record = TypeVar("Record")
-
-LEDGER, BLOBS = "ledger.sqlite", "blobs.sqlite"
 
 _SHOWN_GRIDS = 5
 _TABLES: dict[str, type[Any]] = {
@@ -182,39 +179,6 @@ def lineage_lines(found: Mapping[str, Any]) -> list[str]:
     lines += [f"  picture         {name}: {file}" for name, file in found.get("images", {}).items()]
     lines += [f"  missing         {what}" for what in found["missing"]]
     return lines
-
-
-def config_of(folder: RunFolder) -> Config:
-    """The resolved config a run was made with."""
-    return load_config(folder.config_path, environment={})
-
-
-def calls_places(folder: RunFolder, config: Config) -> tuple[Path, ...]:
-    """The folders in which a run's ledger and edited images are looked for, in this order.
-
-    Its own folder; with a shared ledger (`run.calls`): where that stands as seen from the run, so that what moved
-    together is found, and a copy finds its own; where the config says; beside the run, under its name.
-    """
-    if not config.run.calls:
-        return (folder.path,)
-    named, made_at = Path(config.run.calls), config.run_path()
-    places = [named, folder.path.parent / named.name]
-    if named.is_absolute() == made_at.is_absolute():  # else what lies between the two depends on a working directory
-        places.insert(0, Path(os.path.normpath(folder.path / os.path.relpath(named, made_at))))
-    distinct: dict[str, Path] = {}
-    for place in places:
-        distinct.setdefault(os.path.normpath(place.absolute()), place)
-    return tuple(distinct.values())
-
-
-def calls_file(folder: RunFolder, config: Config, name: str) -> Path | None:
-    """`name`, LEDGER or BLOBS, in the first place that has it; None where none has."""
-    return next((place / name for place in calls_places(folder, config) if (place / name).exists()), None)
-
-
-def no_calls_file(folder: RunFolder, config: Config, name: str) -> str:
-    """Says where `calls_file` has looked for `name`."""
-    return f"there is no {name} in {' or '.join(str(place) for place in calls_places(folder, config))}"
 
 
 def find_failure(folder: RunFolder, failure_id: str) -> tuple[int, Failure]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from repair.config import Config
 from repair.core.errors import ConfigError, DataError
 from repair.core.records import Grid, Repair
-from repair.pipeline.look import BLOBS, calls_file, config_of, no_calls_file
+from repair.pipeline.places import BLOBS, calls_file, config_of, no_calls_file
 from repair.pipeline.sources import open_source
 from repair.store.blobs import BlobStore
 from repair.store.run_folder import RunFolder

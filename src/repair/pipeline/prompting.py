@@ -16,7 +16,8 @@ from repair.core.ports import Case
 from repair.core.records import Direction, Instruction
 from repair.core.registry import parse_spec
 from repair.pipeline.catalogue import build_case, build_catalogue
-from repair.pipeline.look import config_of, find_failure, rows_of
+from repair.pipeline.look import find_failure, rows_of
+from repair.pipeline.places import config_of
 from repair.pipeline.sources import open_source
 from repair.store.run_folder import RunFolder
 

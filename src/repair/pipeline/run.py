@@ -6,16 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from repair.config import Config, load_config
+from repair.config import Config
 from repair.core.errors import ConfigError, suggest
 from repair.core.progress import Progress
 from repair.pipeline import ahead, evaluating, stages_methods, stages_repair, stages_train
 from repair.pipeline.graph import Stage, Work, stage_key
+from repair.pipeline.places import config_at
 from repair.pipeline.spending import cost_lines, pair_costs
 from repair.pipeline.stages_repair import FAILED_CALLS
 from repair.pipeline.tools import Toolbox, file_identity
 from repair.pipeline.workbench import Workbench
-from repair.store.run_folder import StageState
+from repair.store.run_folder import StageState, is_run_folder
 
 # What belongs to no round: the model everything starts from.
 BASE = (
@@ -157,8 +158,8 @@ def summary_lines(outcome: Mapping[str, Any]) -> list[str]:
 
 def locate_run(config: Path, overrides: Sequence[str]) -> Path:
     """The run folder that a config file, or the folder itself, names. Raises ConfigError if it does not exist."""
-    path = config if config.is_dir() else load_config(config, overrides=overrides).run_path()
-    if not (path / "run.json").exists():
+    path = config if config.is_dir() else config_at(config, overrides=overrides).run_path()
+    if not is_run_folder(path):
         raise ConfigError(f"{path} is not a run folder yet: `repair run {config}` makes it")
     return path
 

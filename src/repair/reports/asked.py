@@ -26,7 +26,7 @@ from repair.core.records import (
 )
 from repair.core.synthesis import Sample
 from repair.methods.method import call_owner
-from repair.pipeline.look import LEDGER
+from repair.pipeline.places import LEDGER
 from repair.pipeline.questions import SELECTED_TASK, Question, RoundTables, questions
 from repair.reports.view import RunView
 

@@ -10,11 +10,12 @@ from repair.config import Config
 from repair.core.errors import DataError
 from repair.core.records import Direction
 from repair.numerics.statistics import Seeds, paired_seeds
-from repair.pipeline.look import LEDGER
+from repair.pipeline.places import LEDGER
 from repair.reports.asked import Row, own_keys, rows_of
 from repair.reports.bench_file import again, place_of, read_bench
 from repair.reports.view import RunView
 from repair.store.files import read_json
+from repair.store.run_folder import is_run_folder
 
 NONE = "–"
 NO_REPAIR = "no run of RePair at its whole budget"
@@ -149,7 +150,7 @@ def _found(run: Path, path: Path, facts: Mapping[str, Any]) -> Path:
     """A run beside bench.json, where it is when the bench's folder has moved, else where bench.json says."""
     beside = path.parent / run.name
     for place in (beside, run):
-        if (place / "run.json").is_file():
+        if is_run_folder(place):
             return place
     raise DataError(f"{path}: its run {run.name} is neither at {beside} nor at {run}: put it back, or {again(facts)}")
 

@@ -13,7 +13,7 @@ from repair.core.calls import Attempt, CallOutcome
 from repair.core.records import Direction, Repair, RepairStatus
 from repair.core.synthesis import Sample
 from repair.methods.method import Method
-from repair.pipeline.look import BLOBS, LEDGER
+from repair.pipeline.places import BLOBS, LEDGER
 from repair.reports.asked import asked_of, rows_of
 from repair.reports.samples import is_kept
 from repair.reports.view import EDIT, RunView

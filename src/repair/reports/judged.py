@@ -7,7 +7,7 @@ from repair.core.errors import DataError
 from repair.core.ports import EditTruth
 from repair.core.records import Repair, Shortfall
 from repair.evaluation.shortfalls import JudgedEdit, judge_edits
-from repair.pipeline.look import BLOBS
+from repair.pipeline.places import BLOBS
 from repair.reports.view import EDIT, RunView
 
 WORDS = {

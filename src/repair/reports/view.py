@@ -29,7 +29,7 @@ from repair.core.records import (
 from repair.core.synthesis import Sample
 from repair.methods.method import Method
 from repair.pipeline.evaluating import QueryRank
-from repair.pipeline.look import BLOBS, LEDGER, calls_file, config_of, no_calls_file
+from repair.pipeline.places import BLOBS, LEDGER, calls_file, config_of, no_calls_file
 from repair.pipeline.run import BASE, stages_of
 from repair.pipeline.sources import open_source
 from repair.pipeline.stages_methods import method_of
@@ -240,7 +240,7 @@ class RunView:
         return None if pair is None else pair.text
 
     def calls_file(self, name: str) -> Path | None:
-        """LEDGER or BLOBS, wherever it is now; None if it is not found. See `pipeline.look.calls_places`."""
+        """LEDGER or BLOBS, wherever it is now; None if it is not found. See `pipeline.places.calls_places`."""
         return calls_file(self.folder, self.config, name)
 
     def no_calls_file(self, name: str) -> str:

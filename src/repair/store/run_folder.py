@@ -36,6 +36,10 @@ class StageState:
     summary: dict[str, Any]
 
 
+def is_run_folder(path: Path) -> bool:
+    return (path / _MANIFEST).exists()
+
+
 class RunFolder:
     """A run folder, open for writing (`open`) or for looking at (`view`). A context manager; closing unlocks it."""
 
@@ -85,7 +89,7 @@ class RunFolder:
     @classmethod
     def view(cls, path: Path) -> Self:
         """Open an existing run folder for reading, locked or not; nothing is written. Raises StoreError."""
-        if not (path / _MANIFEST).exists():
+        if not is_run_folder(path):
             raise StoreError(f"{path} is not a run folder (it has no {_MANIFEST}): give the folder of a run")
         return cls(path, _read_manifest(path), None)
 
