@@ -208,7 +208,11 @@ class CallsSection(Section):
     max_tokens: int | None = Field(None, ge=0, description="Cap on tokens in + out, likewise.")
     max_calls: int | None = Field(None, ge=0, description="Cap on calls, likewise.")
     max_failed_rate: float = Field(
-        0.1, ge=0, le=1, description="A stage stops when more than this share of its calls failed."
+        0.1,
+        ge=0,
+        le=1,
+        description="A stage stops when more than this share of its calls failed; those answered in vain in an earlier "
+        "session too do not count.",
     )
 
 
@@ -231,7 +235,9 @@ class SelectionSection(Section):
         description="A candidate at least this close to the false positive, without the gain, is a no-op.",
     )
     verify_candidates: bool = Field(
-        False, description="One more verifier call per selected candidate, which refuses edits that are not true."
+        False,
+        description="One more verifier call per selected candidate, which refuses edits that are not true; in the "
+        "fused plan per image drawn, and a refused one is followed by another.",
     )
 
 

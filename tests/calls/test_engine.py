@@ -408,6 +408,16 @@ def test_what_is_answered_in_vain_once_more_does_not_stop_it(kind: type[BackendE
         assert sum(o.error is not None for o in asyncio.run(in_turn(engine, order))) == 61
 
 
+def test_a_backend_that_answers_nothing_of_use_is_stopped_in_every_session(tmp_path: Path) -> None:
+    for _ in range(3):
+        with stores(tmp_path) as (ledger, blobs):
+            engine = CallEngine(ledger, blobs, concurrency=1, max_failed_rate=0.1, min_items=20)
+            backend = Backend(lambda *_: BadReply("not JSON"))
+            with pytest.raises(BackendError, match=r'20 of 20 items failed.*"not JSON"'):
+                asyncio.run(gather(engine, backend, 35))
+            assert len(backend.runs) == 20
+
+
 def test_tasks_are_judged_apart(tmp_path: Path) -> None:
     async def work(engine: CallEngine) -> None:
         for index in range(1000):

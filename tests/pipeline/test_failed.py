@@ -95,6 +95,36 @@ def test_a_candidate_check_that_failed_leaves_the_failure_failed_not_unrepaired(
     assert sum(select[d]["repaired"] for d in ("image_to_text", "text_to_image"))
 
 
+def test_a_drawing_whose_check_failed_waits_and_no_further_one_is_paid_for(tmp_path: Path) -> None:
+    settings = ("calls.plan=fused", "selection.verify_candidates=true", "selection.min_gain=-1")
+    settings = (*settings, 'mining.directions=["text_to_image"]')
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    run(whole, *settings)
+    (broken / "fails").write_text("verify 0\n")
+    outcome, _ = run(broken, *settings)
+    failing = [s["stage"] for s in outcome["stages"] if s["summary"].get("failed_calls")]
+    assert failing == ["edit", "select"]
+    (broken / "fails").unlink()
+    run(broken, *settings, retry_failed=True)
+    assert tables(broken) == tables(whole)
+    drawn = [sorted(f for task, f, _ in flaky.requests(place) if task == "edit_image") for place in (whole, broken)]
+    assert drawn[0] == drawn[1]
+
+
+def test_the_verifier_of_drawings_is_in_the_key_of_the_edits_where_it_is_asked(tmp_path: Path) -> None:
+    for checked in ("true", "false"):
+        place = tmp_path / checked
+        place.mkdir()
+        fused = ("calls.plan=fused", f"selection.verify_candidates={checked}", "verification.verifier=world")
+        run(place, *fused, "verification.options={recall=0.9}")
+        config_ = config(place, *flaky.settings(place), *fused, "verification.options={recall=0.8}")
+        outcome = run_pipeline(config_, until="select", reuse=True, progress=Silent())
+        kept = {stage["stage"]: stage["cached"] for stage in outcome["stages"]}
+        assert kept["edit"] is (checked == "false")
+
+
 def test_the_retry_command_is_not_doubled() -> None:
     line = stage_line(0, "verify", {"failed_calls": 2}, how="1 s", command="repair run a.toml --retry-failed")
     assert line == "round 0 verify (1 s): done; 2 calls failed: `repair run a.toml --retry-failed` asks them again"

@@ -36,7 +36,7 @@ class Headed(SmallEncoder):
         self.needs_fit = False
 
 
-def headed(*, seed: int = 0) -> Headed:
+def headed(*, seed: int = 0, dropout: float = 0.0) -> Headed:  # dropout is of the fit, not of the first weights
     return Headed(words=small().words, image_size=64, seed=seed)
 
 
@@ -57,7 +57,8 @@ def test_runs_that_share_a_cache_start_from_the_same_heads(tmp_path: Path) -> No
     assert fits == [0, 1]
     assert fit(tmp_path, "d", "encoder.fit={more=1.0}") != first
     assert fit(tmp_path, "e", "data.options={n_train=60, n_val=15, n_test=20, seed=7}") == first  # other data: fitted
-    assert fits == [0, 1, 0, 0]
+    fit(tmp_path, "f", "encoder.options={dropout=0.5}")
+    assert fits == [0, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "losses.json"])

@@ -43,6 +43,11 @@ def test_before_anything_has_run_every_number_is_an_assumption_that_is_named(tmp
     assert calls(look(tmp_path, until="verify")) == {"verify": 24}
     checks = look(tmp_path, "selection.verify_candidates=true", "grids.verify_cells=true", "editing.image_editor=none")
     assert set(calls(checks)) == {"verify", "instruct", "edit_text", "verify_candidate", "verify_cell"}
+    fused = look(tmp_path, "calls.plan=fused", "selection.verify_candidates=true", until="edit")  # as they are drawn
+    assert [(row["stage"], row["task"]) for row in fused["tasks"]][1:] == [
+        ("edit", "edit_image"),
+        ("edit", "verify_candidate"),
+    ]
 
 
 def test_a_run_is_forecast_from_its_own_tables_and_ledger(tmp_path: Path) -> None:

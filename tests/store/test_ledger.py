@@ -75,6 +75,20 @@ def test_only_finished_calls_answer(tmp_path: Path) -> None:
         assert set(answers(ledger, keys)) == {"a", "b"}
 
 
+def test_how_often_a_call_ended_one_way_is_found_by_an_index(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "l") as ledger:
+        for outcome in (CallOutcome.REFUSED, CallOutcome.BAD_REPLY, CallOutcome.BAD_REPLY, CallOutcome.DONE):
+            ledger.record(attempt("a", outcome=outcome), lease=0).result()
+        asked = [CallOutcome.REFUSED, CallOutcome.BAD_REPLY, CallOutcome.LOST]
+        assert [ledger.n_ended("a", outcome) for outcome in asked] == [1, 2, 0]
+        queries: list[str] = []
+        ledger._reader.set_trace_callback(queries.append)
+        ledger.n_ended("a", CallOutcome.REFUSED)
+        ledger._reader.set_trace_callback(None)
+        (plan,) = ledger._reader.execute(f"EXPLAIN QUERY PLAN {queries[0]}").fetchall()
+        assert "USING INDEX" in plan[-1]
+
+
 def test_attempts_at_one_key_are_numbered_over_sessions(tmp_path: Path) -> None:
     for outcome in (CallOutcome.UNAVAILABLE, CallOutcome.BAD_REPLY, CallOutcome.DONE):
         with Ledger.open(tmp_path / "l") as ledger:

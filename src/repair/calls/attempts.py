@@ -32,13 +32,17 @@ _OUTCOMES: tuple[tuple[type[RepairError], CallOutcome], ...] = (
 )
 
 
+def outcome_of(error: RepairError) -> CallOutcome:
+    return next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED)
+
+
 class Settled(NamedTuple):
     """A request's fate in stored form, shared by all that ask it: JSON text, or bytes, or an error."""
 
     value: str | None = None
     data: bytes | None = None
     error: str | None = None
-    again: bool = False  # refused, as it was in an earlier session
+    again: bool = False  # refused or answered with something of no use, as it was in an earlier session
 
 
 def encoded(reply: Reply[Any], codec: JsonCodec[Any] | BytesCodec) -> Settled:
@@ -109,7 +113,7 @@ def failed_attempt(
         usage, estimated = replace(declared, latency_s=latency_s), True
     return Attempt(
         call=call,
-        outcome=next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED),
+        outcome=outcome_of(error),
         usage=usage,
         estimated=estimated,
         raw=redacted(error.raw) if isinstance(error, BackendError) else "",

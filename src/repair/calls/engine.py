@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from repair.calls.attempts import Settled, decoded, done_attempt, encoded, failed_attempt, reason
+from repair.calls.attempts import Settled, decoded, done_attempt, encoded, failed_attempt, outcome_of, reason
 from repair.calls.budget import Budget, Reservation
 from repair.calls.codecs import BytesCodec, JsonCodec
 from repair.calls.gate import Gate, Slot
@@ -24,14 +24,12 @@ from repair.calls.limit import Limit
 from repair.calls.prices import Seat, assumed
 from repair.calls.retry import Retry
 from repair.calls.tally import Progress, ProgressCallback, TaskTally
-from repair.core.calls import Attempt, BlobBox, Call, CallFacts, CallLedger
+from repair.core.calls import Attempt, BlobBox, Call, CallFacts, CallLedger, CallOutcome
 from repair.core.errors import (
     BackendError,
-    BadReply,
     BudgetExceeded,
     DataError,
     RateLimited,
-    Refused,
     RepairError,
     StoreError,
     Unavailable,
@@ -44,6 +42,7 @@ Value = TypeVar("Value")
 Written = TypeVar("Written")
 
 _MIN_ITEMS = 20
+_IN_VAIN = (CallOutcome.REFUSED, CallOutcome.BAD_REPLY)  # the model has answered
 _SLOTS_PER_WRITING = 16
 _POLL_S = 0.25  # between looks at what another process on the same ledger is doing
 
@@ -86,7 +85,8 @@ class CallEngine:
     `concurrency` calls are in flight at most at one place, fewer where the server answers 429 (calls/limit.py). An
     Unavailable call is tried again as `retry` says; `deadline_s` is the most one attempt may take, counted from when it
     is sent. When more than `max_failed_rate` of at least `min_items` settled items of a task have failed, the engine
-    stops. `sleep` and `clock` are there for tests.
+    stops; items that are refused, or answered with something of no use, as in an earlier session do not count, if the
+    task has ever been answered. `sleep` and `clock` are there for tests.
     """
 
     def __init__(
@@ -236,7 +236,8 @@ class CallEngine:
                 break
             await self._gate.pause(self._retry.delay_s(key, number, retry_after_s=result.retry_after_s))
         why = reason(failure)
-        again = isinstance(failure, (Refused, BadReply)) and self._ledger.n_answered_in_vain(key) > 1
+        outcome = outcome_of(failure)
+        again = outcome in _IN_VAIN and self._ledger.n_ended(key, outcome) > 1
         self._failures[key] = Settled(error=why, again=again)
         self._tallies[task].fail(why, again=again)
         self._report(task)
@@ -397,7 +398,9 @@ class CallEngine:
             )
 
     def _stop_if_too_many_failed(self, task: str) -> None:
-        why = self._tallies[task].too_many_failed(max_failed_rate=self._max_failed_rate, min_items=self._min_items)
+        tally = self._tallies[task]
+        answers = bool(tally.n_done or tally.n_cached) or self._ledger.has_answered(task)
+        why = tally.too_many_failed(max_failed_rate=self._max_failed_rate, min_items=self._min_items, answers=answers)
         if why is not None:
             self._gate.halt(
                 BackendError(

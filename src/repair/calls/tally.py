@@ -34,18 +34,16 @@ class TaskTally:
 
     def fail(self, reason: str, *, again: bool = False) -> None:
         self.n_failed += 1
-        if again:
-            self.n_in_vain_again += 1
-        else:
-            self._reasons[reason] += 1
+        self.n_in_vain_again += again
+        self._reasons[reason] += 1
 
-    def too_many_failed(self, *, max_failed_rate: float, min_items: int) -> str | None:
+    def too_many_failed(self, *, max_failed_rate: float, min_items: int, answers: bool) -> str | None:
         """Why to stop, in one line; None if there is no reason to, or fewer than `min_items` items have settled.
 
         What failed is asked first when a run goes on. Items refused, or answered with something of no use, once
-        more are left out: the share of the others is what a backend is judged by.
+        more are left out, if the backend `answers` (it has, in this session or before): it is judged by the others.
         """
-        n_failed = self.n_failed - self.n_in_vain_again
+        n_failed = self.n_failed - (self.n_in_vain_again if answers else 0)
         n_items = self.n_done + self.n_cached + n_failed
         if n_items < min_items or n_failed <= max_failed_rate * n_items:
             return None

@@ -131,8 +131,12 @@ class CallLedger(Protocol):
     """Where the engine keeps calls; several processes may write to one. Futures resolve once the write is safe from the
     death of this process."""
 
-    def n_answered_in_vain(self, key: str) -> int:
-        """How often the call was refused, or answered with something of no use."""
+    def has_answered(self, task: str) -> bool:
+        """Whether any call of the task has ever been answered."""
+        ...
+
+    def n_ended(self, key: str, outcome: CallOutcome) -> int:
+        """How often the call ended as `outcome`, which is not done."""
         ...
 
     def get(self, key: str) -> Answer | None:

@@ -128,23 +128,27 @@ class _Journeys:
         drawn: list[Candidate] = []
         for index in range(n):
             drawn.append(await ask_candidate(bench, self.asker, case, told, index))
-            chosen = await self._checked(failure, drawn, accepted)
-            if not draw_another(chosen, max_misses=bench.config.editing.max_misses):
+            chosen, unanswered = await self._checked(failure, drawn, accepted)
+            if not draw_another(chosen, max_misses=bench.config.editing.max_misses, unanswered=unanswered):
                 break
         return drawn
 
     async def _checked(
         self, failure: Failure, candidates: Sequence[Candidate], accepted: dict[tuple[str, int], bool]
-    ) -> selection.Selection:
-        """The selection once the verifier has been asked about all it must be; its answers are put into `accepted`."""
+    ) -> tuple[selection.Selection, set[str]]:
+        """The selection once the verifier has been asked about all it must be; its answers are put into `accepted`. And
+        the failure's id, if it could not be asked."""
+        unanswered: set[str] = set()
         while True:
             chosen = await self._select(failure, candidates, accepted)
             unasked = unchecked(self._bench, [failure], chosen, accepted)
             if not unasked:
-                return chosen
+                return chosen, unanswered
             for candidate in unasked:
                 verdict = await check_candidate(self._bench, self.asker, failure, candidate)
                 accepted[candidate.failure_id, candidate.index] = passes(verdict)
+                if verdict.error is not None:
+                    unanswered.add(failure.failure_id)
 
     async def _select(
         self,

@@ -1,6 +1,6 @@
 """Selection with the verifier's word on the edits, where it is asked (`selection.verify_candidates`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from repair import selection, verification
 from repair.core.ports import ImageItem
@@ -16,8 +16,9 @@ from repair.pipeline.workbench import Workbench
 class Checking:
     """Selects, asking the verifier about candidates where `selection.verify_candidates` says so.
 
-    It is asked about selected candidates; what it refuses is left out and another one selected, until all were asked.
-    A candidate that it could not be asked about is not taken either; its failure counts as failed if no other one is.
+    It is asked about the candidates that `unchecked` names; what it refuses is left out and another one selected, until
+    all were asked. A candidate that it could not be asked about is not taken either; its failure counts as failed if no
+    other one is.
     """
 
     def __init__(self, bench: Workbench, selecting: Selecting) -> None:
@@ -37,9 +38,10 @@ class Checking:
         async def one(candidate: ScoredCandidate) -> Verdict:
             return await check_candidate(self._bench, asker, by_id[candidate.failure_id], candidate)
 
+        measures = self._selecting.measure(failures, candidates)
         while True:
             chosen = self._selecting.of_all(
-                failures, candidates, accepted=self._accepted, errors={**(errors or {}), **self._errors}
+                failures, candidates, measures, accepted=self._accepted, errors={**(errors or {}), **self._errors}
             )
             unasked = unchecked(self._bench, failures, chosen, self._accepted)
             if not unasked:
@@ -60,6 +62,11 @@ class Checking:
                         f"the check of candidate {candidate.index} failed: {verdict.error}"
                     )
 
+    @property
+    def unanswered(self) -> Set[str]:
+        """The failures (ids) with a candidate that the verifier could not be asked about."""
+        return self._errors.keys()
+
 
 def draws_lazily(bench: Workbench, direction: Direction) -> bool:
     """Whether a failure's next candidate is made only if those before were not accepted."""
@@ -73,7 +80,7 @@ def unchecked(
     accepted: Mapping[tuple[str, int], bool],
 ) -> list[ScoredCandidate]:
     """The candidates that the verifier must be asked about next: the selected ones. Of a lazy plan all valid ones: each
-    was asked about when it was drawn, since none before it had been accepted."""
+    was asked about when it was drawn, to know whether another one must be."""
     if not bench.config.selection.verify_candidates:
         return []
     selected = {(r.failure_id, r.candidate_index) for r in chosen.repairs}

@@ -10,19 +10,21 @@ from repair.pipeline.workbench import Workbench
 from repair.store.files import read_json, write_json
 
 _LOSSES = "losses.json"  # written last: with it, all is there
+_VERSION = 1  # raise it whenever heads are fitted in another way
 
 
 def fitted_heads(bench: Workbench) -> tuple[TrainableEncoder, list[float]]:
     """The encoder with fitted heads, and each epoch's loss. Fitted once for all runs that share run.cache: the variants
-    of a bench start from the same heads."""
+    of a bench start from the same heads. (`repair eval` of an encoder that needs it fits heads of its own.)"""
     config, encoder = bench.config, bench.new_encoder()
     key = hash_value(
         {
-            "heads": encoder.fingerprint(),
+            "version": _VERSION,
+            "encoder": [config.encoder.name, config.encoder.options, encoder.fingerprint()],
             "options": config.encoder.fit,
             "seed": config.run.seed,
             "data": [bench.source.fingerprint, config.data.train_split],
-            "torch": torch.__version__,
+            "torch": [torch.__version__, torch.get_num_threads()],  # both decide the last bits
         }
     )
     kept = config.cache_path() / "fitted" / key.split(":")[-1][:16]

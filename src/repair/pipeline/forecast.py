@@ -3,6 +3,7 @@
 Where the run has tables and a ledger they are what is counted; elsewhere an assumption, which the forecast names.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from repair.store.tables import read_table
 KEPT_RATE = 0.8  # of the failures, by the verifier
 IMAGES_PER_KEPT = 1.6  # drawn one by one until one is accepted (fused plan)
 CHECKS_PER_KEPT = 0.9  # candidates asked about, selection.verify_candidates
+CHECKS_PER_DRAWING = 0.85  # images asked about as they are drawn (fused plan), likewise
 
 _STAGE_OF = {"edit_text": "edit", "edit_image": "edit", "plan": "verify", "verify_candidate": "select",
              "verify_cell": "grids"}  # fmt: skip
@@ -35,6 +37,11 @@ class _Need:
     task: str
     n_calls: float
     because: list[str]
+    stage: str = ""  # where it is not the one of _STAGE_OF
+
+    @property
+    def stage_name(self) -> str:
+        return self.stage or _STAGE_OF.get(self.task, self.task)
 
 
 @dataclass(slots=True)
@@ -57,18 +64,22 @@ def forecast(config: Config, *, stages: Sequence[str]) -> dict[str, Any]:
     """
     bench = Workbench.without_folder(config, progress=Silent())
     rows = _ledger_rows(config)
-    needs = [need for need in _needs(config) if _STAGE_OF.get(need.task, need.task) in stages]
-    tasks, busy_s = [], dict[str, float]()
-    for need in needs:
+    tasks, busy_s, n_made = [], dict[str, float](), Counter[str]()
+    for row in rows:
+        n_made[row.task] += row.n_calls if row.outcome is CallOutcome.DONE else 0
+    for need in _needs(config):
+        made = min(n_made[need.task], round(need.n_calls)) if need.stage else n_made[need.task]
+        n_made[need.task] -= made
+        if need.stage_name not in stages:
+            continue
         seat = bench.seat_of_role(_ROLE_OF[need.task])
         cost = _cost(need.task, rows, seat)
-        made = sum(row.n_calls for row in rows if row.task == need.task and row.outcome is CallOutcome.DONE)
         calls = max(0, round(need.n_calls) - made)
         seconds = calls * cost.latency_s / config.calls.concurrency
         busy_s[seat.place] = busy_s.get(seat.place, 0.0) + seconds
         tasks.append(
             {
-                "stage": _STAGE_OF.get(need.task, need.task),
+                "stage": need.stage_name,
                 "task": need.task,
                 "calls": calls,
                 "made": made,
@@ -119,10 +130,10 @@ def _total(config: Config, tasks: Sequence[Mapping[str, Any]], busy_s: Mapping[s
 
 def _needs(config: Config) -> list[_Need]:
     """The calls of all rounds, task by task in the order of the stages."""
-    found: dict[str, _Need] = {}
+    found: dict[tuple[str, str], _Need] = {}
     for round in range(config.pipeline.rounds):
         for need in _round_needs(config, round):
-            known = found.setdefault(need.task, _Need(need.task, 0.0, []))
+            known = found.setdefault((need.task, need.stage), _Need(need.task, 0.0, [], need.stage))
             known.n_calls += need.n_calls
             known.because += [reason for reason in need.because if reason not in known.because]
     return [need for need in found.values() if need.n_calls]
@@ -150,8 +161,13 @@ def _round_needs(config: Config, round: int) -> Iterable[_Need]:
         because = [why, *because_kept]
     yield _Need("edit_image", images * editable[Direction.TEXT_TO_IMAGE], because)
     if config.selection.verify_candidates:
+        checked = dict(editable)
+        if fused:  # images are asked about as they are drawn
+            why = f"{CHECKS_PER_DRAWING} an image, assumed"
+            n = CHECKS_PER_DRAWING * images * checked.pop(Direction.TEXT_TO_IMAGE)
+            yield _Need("verify_candidate", n, [why, *because], "edit")
         why = f"{CHECKS_PER_KEPT} a kept failure, assumed"
-        yield _Need("verify_candidate", CHECKS_PER_KEPT * sum(editable.values()), [why, *because_kept])
+        yield _Need("verify_candidate", CHECKS_PER_KEPT * sum(checked.values()), [why, *because_kept])
     if config.grids.verify_cells:
         n = 4 * config.training.n_steps * config.training.grids_per_step
         yield _Need("verify_cell", n, ["at most four a grid (training.n_steps x training.grids_per_step)"])

@@ -266,9 +266,9 @@ def _tools(bench: Workbench) -> str:
 
 def _editors(bench: Workbench) -> str:
     """Fingerprints of the editors; with the verifier's where its word decides whether another image is drawn."""
-    checker = f" {_checker('selection.verify_candidates')(bench)}"
-    lazy = bench.config.calls.plan == "fused"
-    return _asked("text_editor", "image_editor")(bench) + (checker if lazy else "")
+    editors = _asked("text_editor", "image_editor")(bench)
+    asked = bench.config.calls.plan == "fused" and bench.config.selection.verify_candidates
+    return f"{editors} {bench.verifier.fingerprint}" if asked else editors
 
 
 _FACTS: dict[str, dict[str, Callable[[Workbench], str]]] = {

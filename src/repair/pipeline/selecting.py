@@ -4,7 +4,7 @@ Both ways embed every edit by itself (features.py), so they decide alike.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from repair import selection
 from repair.core.records import Candidate, Direction, Failure
@@ -24,17 +24,20 @@ class Selecting:
         """Load now what selecting needs of the model and the train split, not when the first failure comes."""
         self._features.load()
 
+    def measure(self, failures: Sequence[Failure], candidates: Sequence[Candidate]) -> selection.Measures:
+        return self._features.measure(failures, candidates)
+
     def of_all(
         self,
         failures: Sequence[Failure],
         candidates: Sequence[Candidate],
+        measures: selection.Measures,
         *,
         accepted: Mapping[tuple[str, int], bool] | None = None,
         errors: Mapping[str, str] | None = None,
     ) -> selection.Selection:
-        """One repair a failure. `accepted`: a verifier's answers by (failure id, index); `errors`: calls that failed,
-        by failure id."""
-        measures = self._features.measure(failures, candidates)
+        """One repair a failure. `measures` are those of `measure`; `accepted`: a verifier's answers by (failure id,
+        index); `errors`: calls that failed, by failure id."""
         return self._select(failures, candidates, measures, accepted=accepted, errors=errors)
 
     def of_one(
@@ -76,12 +79,13 @@ class Selecting:
         )
 
 
-def draw_another(chosen: selection.Selection, *, max_misses: int) -> set[str]:
+def draw_another(chosen: selection.Selection, *, max_misses: int, unanswered: Set[str]) -> set[str]:
     """The failures (ids) of a lazy plan that get a further candidate: none is valid yet, and not yet `max_misses` of
-    them changed it in vain."""
+    them changed it in vain. Those in `unanswered`, where a check failed, wait until it is asked again."""
     in_vain = (selection.Rejection.LOW_GAIN, selection.Rejection.REFUSED)
     misses = Counter(c.failure_id for c in chosen.scored if c.rejected in in_vain)
-    return {r.failure_id for r in chosen.repairs if r.key is None and misses[r.failure_id] < max_misses}
+    open_ = {r.failure_id for r in chosen.repairs if r.key is None and misses[r.failure_id] < max_misses}
+    return open_ - unanswered
 
 
 def has_editor(bench: Workbench, direction: Direction) -> bool:

@@ -111,7 +111,8 @@ def edit(bench: Workbench, round: int) -> Work:
 
     found = ask_all(asker, all_of, eager, label="edit", progress=bench.progress, first=bench.failed_earlier)
     candidates = [candidate for group in found for candidate in group]
-    candidates += _lazy_candidates(bench, round, asker, lazy, told)
+    drawn, checks = _lazy_candidates(bench, round, asker, lazy, told)
+    candidates += drawn
     position = {failure.failure_id: row for row, failure in enumerate(failures)}
     candidates.sort(key=lambda c: (position[c.failure_id], c.index))
     work = write(bench, round, "candidates", candidates, Candidate)
@@ -123,14 +124,14 @@ def edit(bench: Workbench, round: int) -> Work:
         }
         for direction in Direction
     }
-    return Work(work.outputs, {**summary, **_failed_calls(candidates)})
+    return Work(work.outputs, {**summary, **_failed_calls([*candidates, *checks])})
 
 
 def _lazy_candidates(
     bench: Workbench, round: int, asker: Asker, failures: list[Failure], told: Mapping[str, Instruction]
-) -> list[Candidate]:
+) -> tuple[list[Candidate], list[Verdict]]:
     """Image candidates in waves: the next one is drawn only for failures whose earlier ones were not accepted, by
-    selection's rules and, where it is asked, by the verifier."""
+    selection's rules and, where it is asked, by the verifier. Also returns what the verifier said."""
     drawn: list[Candidate] = []
     pending = failures
     checking = Checking(bench, Selecting(bench, after=mined_with(round)))
@@ -147,9 +148,9 @@ def _lazy_candidates(
         drawn += wave
         ids = {failure.failure_id for failure in pending}
         chosen = checking.select(pending, [candidate for candidate in drawn if candidate.failure_id in ids])
-        again = draw_another(chosen, max_misses=bench.config.editing.max_misses)
+        again = draw_another(chosen, max_misses=bench.config.editing.max_misses, unanswered=checking.unanswered)
         pending = [failure for failure in pending if failure.failure_id in again]
-    return drawn
+    return drawn, checking.verdicts
 
 
 def select(bench: Workbench, round: int) -> Work:

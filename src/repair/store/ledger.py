@@ -222,10 +222,14 @@ class Ledger:
         """How many calls are in flight now, by any process (or were, if the process that made them has died)."""
         return int(self._rows("SELECT count(*) FROM leases")[0][0])
 
-    def n_answered_in_vain(self, key: str) -> int:
-        """How often the call was refused, or answered with something of no use."""
-        query = "SELECT count(*) FROM calls WHERE key = ? AND outcome IN (?, ?)"
-        return int(self._rows(query, (key, CallOutcome.REFUSED, CallOutcome.BAD_REPLY))[0][0])
+    def has_answered(self, task: str) -> bool:
+        """Whether any call of the task has ever been answered."""
+        return bool(self._rows("SELECT 1 FROM calls WHERE task = ? AND outcome = 'done' LIMIT 1", (task,)))
+
+    def n_ended(self, key: str, outcome: CallOutcome) -> int:
+        """How often the call ended as `outcome`, which is not done."""
+        query = "SELECT count(*) FROM calls WHERE key = ? AND outcome <> 'done' AND outcome = ?"  # by a partial index
+        return int(self._rows(query, (key, outcome))[0][0])
 
     def failed_items(self) -> frozenset[str]:
         """The failures for which a call was made that has no answer: it failed or was lost."""
