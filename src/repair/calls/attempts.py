@@ -32,7 +32,7 @@ _OUTCOMES: tuple[tuple[type[RepairError], CallOutcome], ...] = (
 )
 
 
-def outcome_of(error: RepairError) -> CallOutcome:
+def outcome_of(error: Exception) -> CallOutcome:
     return next((outcome for kind, outcome in _OUTCOMES if isinstance(error, kind)), CallOutcome.FAILED)
 
 
