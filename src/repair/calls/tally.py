@@ -29,13 +29,12 @@ class TaskTally:
         self.n_done = 0
         self.n_cached = 0
         self.n_failed = 0
-        self.n_in_vain_again = 0  # of those: in an earlier session too, so they say nothing of the backend now
         self._reasons: Counter[str] = Counter()
+        self._again: Counter[str] = Counter()  # of items that failed so in an earlier session too
 
     def fail(self, reason: str, *, again: bool = False) -> None:
         self.n_failed += 1
-        self.n_in_vain_again += again
-        self._reasons[reason] += 1
+        (self._again if again else self._reasons)[reason] += 1
 
     def too_many_failed(self, *, max_failed_rate: float, min_items: int, answers: bool) -> str | None:
         """Why to stop, in one line; None if there is no reason to, or fewer than `min_items` items have settled.
@@ -43,9 +42,10 @@ class TaskTally:
         What failed is asked first when a run goes on. Items refused, or answered with something of no use, once
         more are left out, if the backend `answers` (it has, in this session or before): it is judged by the others.
         """
-        n_failed = self.n_failed - (self.n_in_vain_again if answers else 0)
+        reasons = self._reasons if answers else self._reasons + self._again
+        n_failed = reasons.total()
         n_items = self.n_done + self.n_cached + n_failed
         if n_items < min_items or n_failed <= max_failed_rate * n_items:
             return None
-        reason, n = self._reasons.most_common(1)[0]
+        reason, n = reasons.most_common(1)[0]
         return f'{n_failed} of {n_items} items failed, most often ({n} times) with "{reason}"'
