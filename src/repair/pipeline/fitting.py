@@ -3,7 +3,7 @@
 import torch
 
 from repair.core.errors import StoreError
-from repair.core.identity import hash_value
+from repair.core.identity import hash_value, short
 from repair.core.ports import TrainableEncoder
 from repair.pipeline.features import Features
 from repair.pipeline.workbench import Workbench
@@ -27,7 +27,7 @@ def fitted_heads(bench: Workbench) -> tuple[TrainableEncoder, list[float]]:
             "torch": [torch.__version__, torch.get_num_threads()],  # both decide the last bits
         }
     )
-    kept = config.cache_path() / "fitted" / key.split(":")[-1][:16]
+    kept = config.cache_path() / "fitted" / short(key)
     if (kept / _LOSSES).exists():
         try:
             encoder.load_weights(str(kept))
