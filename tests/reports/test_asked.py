@@ -64,6 +64,11 @@ def test_samples_without_edits_are_negatives(tmp_path: Path) -> None:
     assert rows["RePair"][1:3] == ("I⁺ I⁻ T⁺ T⁻", "0")
 
 
+def test_without_an_editor_there_are_no_hard_positives_of_its_kind(tmp_path: Path) -> None:
+    rows = {row[0]: row for row in tables_of(asked_bench(tmp_path, "editing.image_editor=none"))["Tables 1, 7, 8"].rows}
+    assert rows["RePair"][1] == "I⁻ T⁺ T⁻"
+
+
 def test_ablations_have_the_verdicts_of_the_claims(tmp_path: Path) -> None:
     (row,) = tables_of(asked_bench(tmp_path / "one"))["Table 2"].rows
     assert row == ("w/o Repair", "-10.00", "-10.00", "-1.81 / -1.91", "open, one seed")

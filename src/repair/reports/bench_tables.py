@@ -13,8 +13,8 @@ from repair.core.progress import Advance
 from repair.core.records import Direction, Link, LinkKind, Repair, RepairStatus
 from repair.core.synthesis import Sample
 from repair.editing import IMAGE_TASK
+from repair.pipeline import registries
 from repair.pipeline.bench_suites import BASE
-from repair.pipeline.registries import METHODS
 from repair.pipeline.tools import MAKE_TASK
 from repair.reports import paper_results as paper
 from repair.reports import reference
@@ -281,8 +281,11 @@ def _types(config: Config) -> Sequence[str]:
     """Kinds of samples, as the paper names them."""
     if config.training.loss == "vanilla":
         return ()
-    types: Sequence[str] = METHODS.build(config.method.name, options=config.method.options).types
-    return _UNEDITED if _is_unedited(config) else types
+    types: Sequence[str] = registries.METHODS.build(config.method.name, options=config.method.options).types
+    if _is_unedited(config):
+        return _UNEDITED
+    editors = {"T⁺": config.editing.text_editor, "I⁺": config.editing.image_editor}
+    return [t for t in types if config.method.name != "repair" or editors.get(t) != registries.NONE]
 
 
 def _is_unedited(config: Config) -> bool:
