@@ -10,6 +10,7 @@ import torch
 from repair.core.progress import Silent
 from repair.encoders.small import SmallEncoder, small
 from repair.pipeline import registries
+from repair.pipeline.judging import judge
 from repair.pipeline.run import run_pipeline
 from tests.pipeline.tiny import config
 
@@ -59,6 +60,18 @@ def test_runs_that_share_a_cache_start_from_the_same_heads(tmp_path: Path) -> No
     assert fit(tmp_path, "e", "data.options={n_train=60, n_val=15, n_test=20, seed=7}") == first  # other data: fitted
     fit(tmp_path, "f", "encoder.options={dropout=0.5}")
     assert fits == [0, 1, 0, 0, 0]
+
+
+def test_an_evaluation_finds_the_heads_of_a_run(tmp_path: Path) -> None:
+    fits.clear()
+    fit(tmp_path, "a")
+    data = "world(n_train=60, n_val=15, n_test=20)"
+    suite = 'world(n=2, source={"n_test": 12})'
+    shared: dict[str, Any] = {"suites": [suite], "fit": data, "cache": tmp_path / "cache", "n_bootstrap": 20}
+    judge(models=["headed"], progress=Silent(), **shared)
+    assert fits == [0]
+    judge(models=[str(tmp_path / "a"), "headed(dropout=0.5)"], progress=Silent(), **shared)
+    assert fits == [0, 0]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "losses.json"])

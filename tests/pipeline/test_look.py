@@ -9,11 +9,13 @@ from repair.config import Config, load_config
 from repair.core.errors import DataError
 from repair.core.progress import Silent
 from repair.core.records import Direction, Repair, RepairStatus
+from repair.pipeline.doctor import checks
 from repair.pipeline.export import export, export_lines
 from repair.pipeline.look import lineage, lineage_lines, run_status, status_lines
 from repair.pipeline.material import gather
 from repair.pipeline.places import BLOBS, LEDGER, calls_file, calls_places, config_at
 from repair.pipeline.run import run_pipeline
+from repair.pipeline.sweep import plan
 from repair.reports.html import report_facts
 from repair.reports.view import RunView
 from repair.store.run_folder import RunFolder
@@ -79,6 +81,10 @@ def test_a_moved_run_goes_on_where_it_is_and_asks_nothing_again(shared: bool, tm
     assert "instruct" in after
     template = config_at(path / "config.toml", overrides=["run.name=another"])
     assert template.run_path() == tmp_path / "moved" / "another"
+    folder, _ = plan(path / "config.toml", [], "training.lr", ["1e-4", "2e-4"])
+    assert folder == tmp_path / "moved" / "run-sweep"
+    found = {check["name"]: check["finding"] for check in checks(path / "config.toml", [], progress=Silent())}
+    assert found["run folder"].startswith(f"{path},")
 
 
 def test_the_config_of_a_run_that_stands_where_it_was_made_is_taken_as_it_is(

@@ -46,7 +46,7 @@ class Registry:
         ask for are left out. Raises ConfigError for an unknown name or option or a value of the wrong type, and
         MissingDependency naming the pip command.
         """
-        name, own = self._parse(spec)
+        name, own = self.parse(spec)
         factory = self._load(name)
         chosen = {**own, **dict(options or {})}
         signature = inspect.signature(factory)
@@ -67,12 +67,12 @@ class Registry:
 
     def require(self, spec: str) -> str:
         """The name in `spec`. Raises ConfigError listing the choices if it is not one of them."""
-        name, _ = self._parse(spec)
+        name, _ = self.parse(spec)
         if name not in self.entries:
             raise ConfigError(f'unknown {self.kind} "{name}": {suggest(name, self.entries)}')
         return name
 
-    def _parse(self, spec: str) -> tuple[str, dict[str, Any]]:
+    def parse(self, spec: str) -> tuple[str, dict[str, Any]]:
         """Name and options of a spec, "name:what" included."""
         name, colon, rest = spec.strip().partition(":")
         if not colon or not name.isidentifier():

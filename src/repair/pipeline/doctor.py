@@ -10,11 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from repair.config import Config, load_config
+from repair.config import Config
 from repair.core.errors import RepairError
 from repair.core.progress import Progress
 from repair.pipeline import registries
 from repair.pipeline.catalogue import build_catalogue
+from repair.pipeline.places import config_at
 from repair.pipeline.sources import open_source
 
 _EXTRAS = {"towers": ("timm", "transformers", "tokenizers"), "lexical": ("spacy",)}
@@ -30,7 +31,7 @@ def checks(config: Path | None, overrides: Sequence[str], *, progress: Progress)
     if config is None:
         found.append(_check("ok", "config", "none given: `repair doctor CONFIG` checks its data and backends too"))
         return found
-    settings, failure = _try(lambda: load_config(config, overrides=overrides))
+    settings, failure = _try(lambda: config_at(config, overrides=overrides))
     if settings is None:
         return [*found, _check("fail", f"config {config}", failure)]
     found.append(_check("ok", f"config {config}", f"fingerprint {settings.fingerprint()}"))

@@ -1,7 +1,8 @@
 """A model by name, and its embeddings through the caches: what `repair eval --model` works with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +41,13 @@ class CachedEmbedder:
             self._embedded.texts(self.encoder, [text_key(text) for text in texts], prepared), texts, what="text"
         )
 
-    def prepared(self, items: Sequence[ImageItem], texts: Sequence[str], *, label: str) -> tuple[Array, Array]:
-        """What heads are fitted on: (n_images, …) and (n_texts, …)."""
-        with self._progress.task(label, len(items)) as advance:
+    def prepared(self, source: PairSource, split: str) -> tuple[Array, Array, Array]:
+        """What heads are fitted on: (n_images, …), (n_captions, …) and the image row of each caption."""
+        catalogue = build_catalogue(source, split)
+        items = [image_item(catalogue, source, row) for row in range(len(catalogue.image_ids))]
+        with self._progress.task(f"fit on {split}", len(items)) as advance:
             images = self._prepared.images(self.encoder, items, decode=decode, progress=_steps(advance))
-        return images, self._prepared.texts(self.encoder, texts)
+        return images, self._prepared.texts(self.encoder, catalogue.texts), np.asarray(catalogue.owner)
 
     def _checked(self, rows: FloatArray, names: Sequence[str], *, what: str) -> FloatArray:
         """Raises DataError naming the item whose vector is not finite, or the dimension that is not the model's."""
@@ -83,14 +86,13 @@ def open_model(spec: str) -> DualEncoder:
     return encoder
 
 
-def fit_if_needed(encoder: DualEncoder, source: PairSource, split: str, embedder: CachedEmbedder, *, seed: int) -> None:
-    """Fit an encoder's heads on a split, as a run does before its first round. Does nothing for one that is ready."""
-    if not getattr(encoder, "needs_fit", False):
-        return
-    catalogue = build_catalogue(source, split)
-    items = [image_item(catalogue, source, row) for row in range(len(catalogue.image_ids))]
-    images, texts = embedder.prepared(items, catalogue.texts, label=f"fit on {split}")
-    encoder.fit_heads(images, texts, np.asarray(catalogue.owner), seed=seed)  # type: ignore[attr-defined]
+def made_of(spec: str) -> tuple[str, Mapping[str, Any]]:
+    """Name and options of the encoder that `open_model(spec)` builds."""
+    path = Path(spec.partition("@")[0])
+    if is_run_folder(path):
+        section = config_of(RunFolder.view(path)).encoder
+        return section.name, section.options
+    return registries.ENCODERS.parse(spec)
 
 
 def _of_run(path: Path, when: str) -> TrainableEncoder:

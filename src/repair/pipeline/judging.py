@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from repair import __version__
 from repair.core.errors import ConfigError
-from repair.core.ports import DualEncoder, PairSource
+from repair.core.ports import DualEncoder, PairSource, TrainableEncoder
 from repair.core.progress import Progress
 from repair.evaluation.beside import Column, Table, beside, beside_lines, write_beside
 from repair.evaluation.document import RESULTS, Document, Outcome, SuiteResult, write_results
@@ -22,7 +22,8 @@ from repair.evaluation.embedding import Uncertainty
 from repair.evaluation.exports import clip_benchmark_rows, write_clip_benchmark
 from repair.evaluation.tables import document_lines
 from repair.numerics.statistics import N_RESAMPLES
-from repair.pipeline.embedder import CachedEmbedder, fit_if_needed, open_model
+from repair.pipeline.embedder import CachedEmbedder, made_of, open_model
+from repair.pipeline.fitting import Fit, fitted_heads
 from repair.pipeline.opening import chosen_split, open_data
 from repair.pipeline.registries import SUITES
 from repair.pipeline.suites import Runnable, open_suite
@@ -272,14 +273,21 @@ class Session:
         encoder = _checked_model(spec, fit=self.fit)
         cache, n_workers = self.shared["cache"], self.shared["n_workers"]
         embedder = CachedEmbedder(encoder, cache=cache, n_workers=n_workers, progress=self.progress)
-        fits = bool(getattr(encoder, "needs_fit", False))
-        if fits:
-            source, _ = open_data(
-                str(self.fit), images=self.shared["images"], any_bad=False, cache=cache, n_workers=n_workers
-            )
-            train = chosen_split(source, None, usual=_train_split(source))
-            fit_if_needed(encoder, source, train, embedder, seed=self.uncertainty["seed"])
-        return embedder, fits
+        if not getattr(encoder, "needs_fit", False):
+            return embedder, False
+        source, _ = open_data(
+            str(self.fit), images=self.shared["images"], any_bad=False, cache=cache, n_workers=n_workers
+        )
+        train = chosen_split(source, None, usual=_train_split(source))
+        fit = Fit(made_of=made_of(spec), data=(source.fingerprint, train), seed=self.uncertainty["seed"])
+        embedder.encoder, _ = fitted_heads(
+            fit,
+            lambda: cast(TrainableEncoder, open_model(spec)),
+            lambda: embedder.prepared(source, train),
+            cache=cache,
+            progress=self.progress,
+        )
+        return embedder, True
 
     def _drift(self, embedder: CachedEmbedder, data: str | None) -> SuiteResult:
         other, _ = self._embedder(str(self.reference))

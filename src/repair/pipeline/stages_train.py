@@ -17,7 +17,7 @@ from repair.pipeline.asking import ask_all
 from repair.pipeline.catalogue import image_item, text_item
 from repair.pipeline.evaluating import mean_recall
 from repair.pipeline.features import Features
-from repair.pipeline.fitting import fitted_heads
+from repair.pipeline.fitting import Fit, fitted_heads
 from repair.pipeline.graph import Work
 from repair.pipeline.matches import judged_matching, labelled_matching, match_table, near_duplicates
 from repair.pipeline.questions import CELL_TASK, cell_id
@@ -40,8 +40,20 @@ def fit(bench: Workbench, round: int | None) -> Work:  # noqa: ARG001
         write_json(place, {"encoder": bench.plain_encoder.fingerprint(), "fitted": False})
         return Work((place,), {"fitted": False})
     folder = bench.folder.path / "base"
-    encoder, losses = fitted_heads(bench)
-    encoder.save(str(folder), facts={"fitted_on": bench.config.data.train_split, "seed": bench.config.run.seed})
+    config, features = bench.config, Features(bench, None)
+    encoder, losses = fitted_heads(
+        Fit(
+            made_of=(config.encoder.name, config.encoder.options),
+            data=(bench.source.fingerprint, config.data.train_split),
+            seed=config.run.seed,
+            options=config.encoder.fit,
+        ),
+        bench.new_encoder,
+        lambda: (features.prepared_images(bench.train), features.prepared_texts(bench.train), bench.train.owner),
+        cache=config.cache_path(),
+        progress=bench.progress,
+    )
+    encoder.save(str(folder), facts={"fitted_on": config.data.train_split, "seed": config.run.seed})
     write_json(place, {"encoder": encoder.fingerprint(), "fitted": True})
     return Work((place, folder), {"fitted": True, "epochs": len(losses), "last_loss": losses[-1]})
 

@@ -12,6 +12,7 @@ from repair.config import Config, load_config, toml_literal
 from repair.core.errors import ConfigError
 from repair.core.progress import Progress
 from repair.core.records import Direction
+from repair.pipeline.places import config_at
 from repair.store.files import read_json, write_json
 
 PAPER_RATES = "training.lr=1e-5,5e-6,2e-6,1e-6"
@@ -62,7 +63,7 @@ def parse_values(text: str) -> tuple[str, list[str]]:
 
 def plan(path: Path, overrides: Sequence[str], name: str, choices: Sequence[str]) -> tuple[Path, dict[str, Config]]:
     """The sweep's folder, and a config for each value."""
-    root = load_config(path, overrides=overrides)
+    root = config_at(path, overrides=overrides)
     folder = Path(root.run.folder) / f"{root.run.name}-sweep"
     configs = {}
     for choice in choices:
