@@ -81,6 +81,7 @@ def test_failed_attempts_are_charged_what_they_used_or_what_is_assumed(tmp_path:
         expected = [PRICE.of(TOKENS), PRICE.of(assumed("verify")), 0.0]
         assert [row.usage.price_usd for row in rows] == pytest.approx(expected)
         assert [row.estimated for row in rows] == [False, True, False]
+        assert [row.outcome for row in rows] == ["bad_reply", "unavailable", "failed"]  # no model has refused
 
 
 def test_the_setting_to_set_is_named_before_the_first_call(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ Value = TypeVar("Value")
 
 _OUTCOMES: tuple[tuple[type[RepairError], CallOutcome], ...] = (
     (Refused, CallOutcome.REFUSED),
-    (ServerRejected, CallOutcome.REFUSED),
     (BadReply, CallOutcome.BAD_REPLY),
     (Unavailable, CallOutcome.UNAVAILABLE),
 )
