@@ -10,10 +10,7 @@ from repair.core.records import (
     Candidate,
     ErrorType,
     Failure,
-    Grid,
     Instruction,
-    Link,
-    LinkKind,
     Repair,
     ScoredCandidate,
     Verdict,
@@ -22,22 +19,19 @@ from repair.mining import budget_order
 from repair.pipeline.budgets import Use, allowance, best_rate, last_stage, reference_use
 from repair.pipeline.questions import cell_id
 from repair.store.tables import write_table
-from tests.reports.runs import failure, negative, repaired, scored, told, verdict
+from tests.reports.runs import failure, repaired, scored, told, verdict
 
 ONE = failure("i2t-1", "a.jpg", "b.jpg#0", "a.jpg#0")
 TWO = failure("i2t-2", "b.jpg", "a.jpg#0", "b.jpg#0")  # dropped by the verifier
 THREE = failure("t2i-1", "a.jpg#0", "b.jpg", "a.jpg")
 LATER = failure("t2i-2", "b.jpg#0", "c.jpg", "b.jpg")
 AGAIN = failure("i2t-1", "a.jpg", "b.jpg#0", "a.jpg#1")  # another caption is the best ground truth: asked anew
-GRID = Grid(step=0, index=0, images=("a.jpg", "b.jpg", "c.jpg"), texts=("a.jpg#0", "b.jpg#0", "c.jpg#0"), n_synthetic=0)
 RECORDS = {
     "failures": Failure,
     "instructions": Instruction,
     "candidates": Candidate,
     "scored": ScoredCandidate,
     "repairs": Repair,
-    "links": Link,
-    "grids": Grid,
     "cells": Verdict,
 }
 
@@ -73,7 +67,6 @@ def two_rounds(folder: Path) -> None:
         candidates=[edit("i2t-1", 0), edit("i2t-1", 1), edit("t2i-1", 0)],
         scored=[scored("i2t-1", 0), refused, scored("t2i-1", 0, "no_op")],
         repairs=[repaired(ONE, key="b2:first"), repaired(THREE, key=None)],
-        grids=[GRID],
         cells=[cell("a.jpg", "c.jpg#0"), cell("c.jpg", "a.jpg#0")],
     )
     leave(
@@ -84,7 +77,6 @@ def two_rounds(folder: Path) -> None:
         candidates=[edit("i2t-1", 0), edit("t2i-1", 0), edit("t2i-1", 1)],
         scored=[scored("i2t-1", 0)],
         repairs=[repaired(AGAIN, key="b2:first")],
-        grids=[GRID],
         cells=[cell("a.jpg", "c.jpg#0"), cell("b.jpg", "c.jpg#0")],
     )
 
@@ -124,21 +116,13 @@ def test_samples_are_repaired_failures_of_any_round(tmp_path: Path) -> None:
 
 
 def test_without_grids_no_cell_was_checked(tmp_path: Path) -> None:
-    leave(tmp_path, 0, failures=[ONE])
+    leave(tmp_path, 0, failures=[ONE], cells=[])
     assert reference_use(config(tmp_path, "grids.verify_cells=true"), "calls") == Use(1, within=(1,))
 
 
 def test_cells_count_even_if_no_grid_was_left_once_they_were_checked(tmp_path: Path) -> None:
     leave(tmp_path, 0, failures=[ONE], cells=[cell("a.jpg", "c.jpg#0")])
     assert reference_use(config(tmp_path, "grids.verify_cells=true"), "calls").n_cells == 1
-
-
-def test_a_run_without_the_table_of_cells_counts_those_that_its_grids_assume_false(tmp_path: Path) -> None:
-    """Of six one is a verified failure, and two are of an edited image, which is not asked about."""
-    links = [negative("a.jpg", "b.jpg#0"), negative("c.jpg#0", "c.jpg", kind=LinkKind.POSITIVE)]
-    leave(tmp_path, 0, failures=[ONE], links=links, grids=[GRID])
-    use = reference_use(config(tmp_path, "grids.verify_cells=true"), "calls")
-    assert (use.n, use.n_cells) == (4, 3)
 
 
 def test_the_reference_runs_as_far_as_its_use_is_known(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 
 from repair.config import Config, load_config
-from repair.core.records import Candidate, ErrorType, Grid, LinkKind
+from repair.core.records import Candidate, ErrorType
 from repair.pipeline.questions import SELECTED_TASK, Question, RoundTables, cell_id, questions
-from tests.reports.runs import EDIT_KEY, EDIT_TEXT, failure, negative, repaired, scored, told, verdict
+from tests.reports.runs import EDIT_KEY, EDIT_TEXT, failure, repaired, scored, told, verdict
 
 CAPTION = failure("i2t-1", "a.jpg", "b.jpg#0", "a.jpg#0")
 PICTURE = failure("t2i-1", "a.jpg#0", "b.jpg", "a.jpg")
-GRID = Grid(step=0, index=0, images=("a", "b", "c"), texts=("x", "y", "z"), n_synthetic=0)
 
 
 def config(*more: str) -> Config:
@@ -20,7 +19,7 @@ def config(*more: str) -> Config:
 
 
 def tables(*done: str, **given: Any) -> RoundTables:
-    names = ("instructions", "candidates", "scored", "repairs", "grids")
+    names = ("instructions", "candidates", "scored", "repairs")
     empty: dict[str, Any] = dict.fromkeys(names, ())
     return RoundTables(done=set(done), failures=[CAPTION, PICTURE], **{**empty, **given})
 
@@ -64,13 +63,10 @@ def test_of_finished_stages_what_they_left(plan: str) -> None:
     assert {one.truth_id for one in found if one.failure_id == "i2t-1"} == {"a.jpg#0"}
 
 
-def test_cells_are_those_that_were_checked_or_those_assumed_false_where_that_is_not_known() -> None:
-    known = tables(grids=[GRID], cells=[verdict(cell_id("a", "y")), verdict(cell_id("b", "q"))])
+def test_cells_are_those_that_were_checked() -> None:
+    known = tables(cells=[verdict(cell_id("a", "y")), verdict(cell_id("b", "q"))])
     on = "grids.verify_cells=true"
     assert [name for task, name, _ in asked(known, on) if task == "verify_cell"] == ["cell-a-y", "cell-b-q"]
-    links = [negative("a", "z"), negative("q", "c", kind=LinkKind.POSITIVE)]  # a-z was verified; c is an edited image
-    unknown = [name for task, name, _ in asked(tables(grids=[GRID, GRID], links=links), on) if task == "verify_cell"]
-    assert unknown == ["cell-a-y", "cell-b-x", "cell-b-z"]
     assert "verify_cell" not in {task for task, *_ in asked(known)}
 
 

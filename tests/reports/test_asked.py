@@ -103,14 +103,6 @@ def test_cells_are_those_that_it_asked_about_not_those_that_its_grids_hold_now(t
     assert calls_of(folder / "RePair-0") == {"v", "i", "cell-a.jpg-b.jpg#0", "cell-a.jpg-d.jpg#0"}
 
 
-def test_without_the_table_of_cells_they_are_those_that_its_grids_assume_false(tmp_path: Path) -> None:
-    folder = asked_bench(tmp_path / "one", "grids.verify_cells=true", *NO_DATA)
-    finish(folder / "RePair-0", "link", [negative("a.jpg", "c.jpg#0")])
-    finish(folder / "RePair-0", "grids", [DRAWN])
-    keep(folder, of_cell("a.jpg", "b.jpg#0"), of_cell("a.jpg", "d.jpg#0"), of_cell("a.jpg", "c.jpg#0"))
-    assert calls_of(folder / "RePair-0") == {"v", "i", "cell-a.jpg-b.jpg#0"}
-
-
 def test_a_table_of_cells_that_is_gone_is_an_error(tmp_path: Path) -> None:
     folder = asked_bench(tmp_path / "one", "grids.verify_cells=true", *NO_DATA)
     finish(folder / "RePair-0", "grids", [DRAWN])

@@ -13,9 +13,7 @@ from repair.core.errors import ConfigError
 from repair.core.records import (
     Candidate,
     Failure,
-    Grid,
     Instruction,
-    Link,
     Repair,
     RepairStatus,
     ScoredCandidate,
@@ -56,9 +54,7 @@ def reference_use(config: Config, match: Match) -> Use:
     ledger answers; calls are counted from the run's own tables, since a ledger that variants share holds what the
     others asked as well. Under `steps` only the encoded items of a step are equal, which they always are: 0.
 
-    A run that checked cells before there was a table of their verdicts counts them about (`questions`).
-
-    Raises StoreError if any other table is missing, or one is damaged.
+    Raises StoreError if a table is missing, or one is damaged.
     """
     if match == "steps":
         return Use(0)
@@ -84,7 +80,6 @@ def _calls(folders: Sequence[Path], config: Config) -> Use:
 
 def _tables(folder: Path, config: Config) -> RoundTables:
     """Those of a round that has run up to `last_stage`."""
-    checked, kept = config.grids.verify_cells, (folder / "cells.parquet").exists()
     return RoundTables(
         done={"instruct", "edit", "select"},
         failures=_table(folder, "failures", Failure),
@@ -92,9 +87,7 @@ def _tables(folder: Path, config: Config) -> RoundTables:
         candidates=_table(folder, "candidates", Candidate),
         scored=_table(folder, "scored", ScoredCandidate),
         repairs=_table(folder, "repairs", Repair),
-        grids=_table(folder, "grids", Grid) if checked else [],
-        links=_table(folder, "links", Link) if checked and not kept else [],
-        cells=_table(folder, "cells", Verdict) if checked and kept else None,
+        cells=_table(folder, "cells", Verdict) if config.grids.verify_cells else [],
     )
 
 

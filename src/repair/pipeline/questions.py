@@ -14,16 +14,12 @@ from repair.core.records import (
     Candidate,
     Direction,
     Failure,
-    Grid,
     Instruction,
-    Link,
-    LinkKind,
     Repair,
     RepairStatus,
     ScoredCandidate,
     Verdict,
 )
-from repair.grids import assumed_cells
 from repair.pipeline.asking import PLAN_TASK
 from repair.selection import Rejection
 
@@ -35,8 +31,7 @@ CELL_TASK = "verify_cell"
 class RoundTables:
     """The tables of a round. `done` names the stages that have finished; what any other stage leaves is empty.
 
-    `cells`: verdicts on the cells of grids that were asked about; None where the run kept none, as any did before there
-    was such a table. Only then are `links` read.
+    `cells`: verdicts on the cells of grids that were asked about.
     """
 
     done: Set[str]
@@ -45,9 +40,7 @@ class RoundTables:
     candidates: Sequence[Candidate]
     scored: Sequence[ScoredCandidate]
     repairs: Sequence[Repair]
-    grids: Sequence[Grid]
-    links: Sequence[Link] = ()
-    cells: Sequence[Verdict] | None = None
+    cells: Sequence[Verdict] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +85,7 @@ def questions(tables: RoundTables, config: Config) -> Iterator[Question]:
     if config.selection.verify_candidates:
         yield from _checks(tables, mined)
     if config.grids.verify_cells:
-        yield from (Question(task=CELL_TASK, failure_id=cell) for cell in _cells(tables))
+        yield from (Question(task=CELL_TASK, failure_id=verdict.failure_id) for verdict in tables.cells)
 
 
 def _about(failure: Failure, task: str, *, index: int = 0, answer: str | None = None) -> Question:
@@ -129,13 +122,3 @@ def _checks(tables: RoundTables, mined: dict[str, Failure]) -> Iterator[Question
     for failure_id, edit in dict.fromkeys(found):
         truth_id = mined[failure_id].ground_truth_id
         yield Question(task=SELECTED_TASK, failure_id=failure_id, truth_id=truth_id, edit=edit)
-
-
-def _cells(tables: RoundTables) -> list[str]:
-    """Ids of the cells that were asked about. Where their verdicts were not kept, about those: the grids tell what they
-    assume false, but grids with a cell that was judged true have been drawn anew."""
-    if tables.cells is not None:
-        return [verdict.failure_id for verdict in tables.cells]
-    edits = {link.target_key for link in tables.links if link.kind is LinkKind.POSITIVE}
-    # An edited image is not asked about: it has no captions.
-    return [cell_id(image, text) for image, text in assumed_cells(tables.grids, tables.links) if image not in edits]

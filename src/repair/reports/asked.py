@@ -18,9 +18,7 @@ from repair.core.identity import derive_seed
 from repair.core.records import (
     Candidate,
     Failure,
-    Grid,
     Instruction,
-    Link,
     Repair,
     ScoredCandidate,
 )
@@ -154,8 +152,6 @@ def _tables(view: RunView, round: int) -> RoundTables:
         candidates=view.table(round, Candidate),
         scored=view.table(round, ScoredCandidate),
         repairs=view.table(round, Repair),
-        grids=view.table(round, Grid),
-        links=view.table(round, Link),
         cells=view.cells(round),
     )
 

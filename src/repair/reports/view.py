@@ -135,13 +135,13 @@ class RunView:
             self._tables[round, name] = read_table(self.folder.folder(round) / f"{name}.parquet", record_type)
         return self._tables[round, name]
 
-    def cells(self, round: int) -> list[Verdict] | None:
-        """Verdicts on the cells of grids that were asked about; None if the grids stage left no such table: it has not
-        finished, checks none, or ran before there was one. Raises StoreError if it left one that is damaged or gone."""
+    def cells(self, round: int) -> list[Verdict]:
+        """Verdicts on the cells of grids that were asked about; none where the grids stage has not finished or checks
+        none. Raises StoreError if it left a table that is damaged or gone."""
         path = self.folder.folder(round) / "cells.parquet"
         state = self.states.get((round, "grids"))
         if state is None or path.relative_to(self.folder.path).as_posix() not in state.outputs:
-            return None
+            return []
         return read_table(path, Verdict)
 
     def metrics(self, round: int) -> list[dict[str, Any]]:
