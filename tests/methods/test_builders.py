@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from repair.core.composition import Composition
 from repair.core.errors import ConfigError
 from repair.core.synthesis import Change, SampleKind
 from repair.methods import recipes
@@ -254,6 +255,16 @@ def test_combinations_are_the_union_of_their_parts():
     assert parts == ["rewrite", "sugarcrepe", "counterfactuals"]
     assert [b.name for b in recipes.la_sc_al().builders] == ["rewrite", "sugarcrepe", "domains"]
     assert recipes.la_sc_cf().composition.pairs == "together"
+
+
+def test_false_positives_of_one_kind_can_be_left_out_of_the_batch():
+    both, captions, neither = (
+        METHODS.build("fp_as_hn", options=options).composition
+        for options in ({}, {"images": False}, {"captions": False, "images": False})
+    )
+    assert both == Composition(negatives=1, negative_images=1)
+    assert captions == Composition(negatives=1)
+    assert neither == Composition()
 
 
 def test_what_captions_are_like_is_told_by_their_counts():

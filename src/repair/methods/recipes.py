@@ -145,11 +145,13 @@ def ce_clip(*, ranked: float = 0.2, intra: float = 0.3) -> Method:
     )
 
 
-def fp_as_hn() -> Method:
+def fp_as_hn(*, captions: bool = True, images: bool = True) -> Method:
+    """`captions` and `images`: which false positives stand in a batch. With neither, what remains is that of an image's
+    captions those with failures are drawn."""
     return Method(
         title="FP as HN",
         types=("T⁻", "I⁻"),
-        composition=Composition(negatives=1, negative_images=1),
+        composition=Composition(negatives=int(captions), negative_images=int(images)),
         failures=True,
     )
 
