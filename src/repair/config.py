@@ -81,7 +81,7 @@ class MethodSection(Section):
     options: dict[str, Any] = Field({}, description="Options of the method.")
     writer: str = Field("world", description="Who writes captions for other methods than RePair; none: nobody.")
     writer_options: dict[str, Any] = Field({}, description="Options of the caption writer.")
-    rules: str = Field("world", description="Who writes captions by rules, without a call; none: nobody.")
+    rules: str = Field("world_rules", description="Who writes captions by rules, without a call; none: nobody.")
     rules_options: dict[str, Any] = Field({}, description="Options of the rules.")
     maker: str = Field("world", description="Who makes images for other methods than RePair; none: nobody.")
     maker_options: dict[str, Any] = Field({}, description="Options of the image maker.")

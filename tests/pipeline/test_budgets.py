@@ -111,7 +111,9 @@ def test_each_kind_of_call(tmp_path: Path, more: tuple[str, ...], n: int) -> Non
 
 def test_samples_are_repaired_failures_of_any_round(tmp_path: Path) -> None:
     two_rounds(tmp_path)
-    assert reference_use(config(tmp_path, "pipeline.rounds=2"), "samples") == Use(1)
+    assert reference_use(config(tmp_path, "pipeline.rounds=2"), "samples") == Use(1, n_failures=2)
+    without = "links.unrepaired_negatives=false"
+    assert reference_use(config(tmp_path, "pipeline.rounds=2", without), "samples") == Use(1, n_failures=1)
     assert reference_use(config(tmp_path), "steps") == Use(0)
 
 
@@ -136,6 +138,10 @@ def test_what_a_budget_allows() -> None:
     assert allowance(other, "samples", Use(100), 0.5) == ["method.max_samples=50"]
     assert allowance(other, "calls", Use(100), 1.0) == ["method.max_calls=100"]
     assert allowance(other, "steps", Use(100), 1.0) == []
+    failures = config(Path("x"), "method.name=fp_as_hn")
+    assert allowance(failures, "samples", Use(100, n_failures=130), 0.5) == ["method.max_samples=65"]
+    within = Use(100, within=tuple(range(1, 101)))
+    assert allowance(failures, "calls", within, 0.5) == allowance(repair, "calls", within, 0.5)
     assert allowance(repair, "samples", Use(100), 0.2) == ["grids.max_samples=20"]
     assert allowance(repair, "calls", Use(100), 1.0) == []
     assert best_rate({1e-4: 0.5, 1e-5: 0.5, 1e-3: 0.4}) == 1e-5

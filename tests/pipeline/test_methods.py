@@ -95,6 +95,30 @@ def test_fp_as_hn_trains_on_verified_failures(folder: Path) -> None:
         assert sample.how.startswith(("i2t", "t2i"))
 
 
+def test_a_budget_of_failures_keeps_some_of_both_directions(folder: Path) -> None:
+    """They are mined image to text first; the first ones of a drawn order are kept, as RePair's own budget draws."""
+    method_run(folder, "fp_as_hn")
+    used = [sample for sample in samples_of(folder / "fp_as_hn") if sample.rejected is None]
+    assert {sample.how[:3] for sample in used} == {"i2t", "t2i"}
+
+
+def test_neighbours_do_not_count_as_samples() -> None:
+    def one(index: int, kind: SampleKind) -> Sample:
+        return Sample(sample_id=f"{index}", builder="x", kind=kind, image_id="i", caption_id="c", index=index, how="")
+
+    kinds = [SampleKind.NEIGHBOUR, SampleKind.NEGATIVE_CAPTION, SampleKind.NEIGHBOUR, SampleKind.NEGATIVE_CAPTION]
+    held = stages_methods._within([one(index, kind) for index, kind in enumerate(kinds)], 1)
+    assert [sample.rejected is None for sample in held] == [True, True, True, False]
+
+
+def test_the_parts_of_a_combination_meet_on_the_same_captions(folder: Path) -> None:
+    parts: dict[str, set[str]] = {}
+    for sample in samples_of(method_run(folder, "la_sc")):
+        parts.setdefault(sample.builder, set()).add(sample.caption_id)
+    fewer, more = sorted(parts.values(), key=len)
+    assert fewer <= more
+
+
 def test_nearest_images_leave_the_image_itself_out() -> None:
     import numpy as np
 

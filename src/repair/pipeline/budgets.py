@@ -33,12 +33,15 @@ Record = TypeVar("Record")
 class Use:
     """What the reference used: `n` samples or calls, of which `n_cells` are checks of grid cells.
 
+    `n_failures`, of samples only: the verified failures that its grids hold, those without an edit included.
+
     `within`, of calls only: at m - 1, how many are about the first m failures of each direction and round, in the order
     in which mining.max_failures = m keeps them. Never falls; its last is n - n_cells.
     """
 
     n: int
     n_cells: int = 0
+    n_failures: int = 0
     within: Sequence[int] = ()
 
 
@@ -50,7 +53,8 @@ def last_stage(config: Config, match: Match) -> str:
 def reference_use(config: Config, match: Match) -> Use:
     """Samples the reference trains on, or calls it asks for, in all its rounds; it has run up to `last_stage`.
 
-    A sample is a repaired failure. A call is a distinct request about a failure or a cell of a grid, also one that the
+    A sample is a repaired failure; failures without an edit also stand in grids, unless links.unrepaired_negatives is
+    off, and are counted apart. A call is a distinct request about a failure or a cell of a grid, also one that the
     ledger answers; calls are counted from the run's own tables, since a ledger that variants share holds what the
     others asked as well. Under `steps` only the encoded items of a step are equal, which they always are: 0.
 
@@ -61,7 +65,9 @@ def reference_use(config: Config, match: Match) -> Use:
     folders = [config.run_path() / f"round-{round}" for round in range(config.pipeline.rounds)]
     if match == "samples":
         repairs = [repair for folder in folders for repair in _table(folder, "repairs", Repair)]
-        return Use(len({repair.failure_id for repair in repairs if repair.status is RepairStatus.REPAIRED}))
+        every = {repair.failure_id for repair in repairs}
+        repaired = {repair.failure_id for repair in repairs if repair.status is RepairStatus.REPAIRED}
+        return Use(len(repaired), n_failures=len(every if config.links.unrepaired_negatives else repaired))
     return _calls(folders, config)
 
 
@@ -109,9 +115,11 @@ def _places(failures: Sequence[Failure], *, seed: int) -> dict[str, int]:
 def allowance(config: Config, match: Match, use: Use, fraction: float) -> list[str]:
     """The settings that hold a variant to a `fraction` of the reference's `use`.
 
-    A method that needs no calls is not held back by a budget of calls. RePair itself is held to a share of calls by
-    the failures it mines: in each direction and round, as many as the reference could have asked about within it. They
-    are counted among those that the reference did mine, so the share binds however far it stayed below its cap.
+    A method whose samples are the failures themselves (FP as HN) is allowed as many as the reference's grids hold, also
+    those that were not repaired. A method that needs no calls is not held back by a budget of calls. RePair itself, and
+    a method that trains on failures, is held to a share of calls by the failures it mines: in each direction and round,
+    as many as the reference could have asked about within it. They are counted among those that the reference did
+    mine, so the share binds however far it stayed below its cap.
 
     At the whole budget of calls a variant of RePair is held by nothing, and one that asks more about each failure (w/o
     QC) asks for more calls than the reference did: what it will ask depends on answers that only it will get.
@@ -131,7 +139,10 @@ def allowance(config: Config, match: Match, use: Use, fraction: float) -> list[s
     if match == "steps":
         return []
     n = max(int(use.n * fraction), 1)
-    if config.method.name != "repair":
+    method = _method(config)
+    if method.failures and match == "samples":
+        return [f"method.max_samples={max(int(use.n_failures * fraction), 1)}"]
+    if not (method.is_repair or method.failures):
         return [f"method.max_{match}={n}"]
     if match == "samples":
         return [f"grids.max_samples={n}"]
@@ -154,8 +165,13 @@ def has_samples(config: Config) -> bool:
     """Whether a smaller budget of samples would change anything. Raises ConfigError for an unknown method."""
     if config.method.name == "repair":
         return config.training.loss != "vanilla"
-    method: Method = METHODS.build(config.method.name, options=config.method.options)
+    method = _method(config)
     return bool(method.builders or method.failures)
+
+
+def _method(config: Config) -> Method:
+    method: Method = METHODS.build(config.method.name, options=config.method.options)
+    return method
 
 
 def best_rate(scores: Mapping[float, float]) -> float:

@@ -12,14 +12,15 @@ from typing import Any
 from repair.config import Config
 from repair.core.identity import hash_value
 
-_VERSION = 1  # raise it when a stage computes something else from the same inputs
-
 Summary = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`inputs` are stages of the same round whose outputs it reads; `settings` are sections or "section.key"."""
+    """`inputs` are stages of the same round whose outputs it reads; `settings` are sections or "section.key".
+
+    `version`: raise it when the stage computes something else from the same inputs.
+    """
 
     name: str
     run: "Callable[[Any, Any], Work]"  # (workbench, round)
@@ -27,6 +28,7 @@ class Stage:
     inputs: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()  # stages of all earlier rounds whose outputs it reads too
     base: tuple[str, ...] = ()  # run-level stages whose outputs it reads
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def stage_key(
     """`inputs`: path → content hash of the files read; `facts`: fingerprints of what the files do not show."""
     return hash_value(
         {
-            "version": _VERSION,
+            "version": stage.version,
             "stage": stage.name,
             "round": round,
             "seed": config.run.seed,

@@ -101,7 +101,7 @@ METHODS.add("la_sc_al", "repair.methods.recipes:la_sc_al", "LaCLIP, SugarCrepe a
 
 WRITERS = Registry("caption writer")
 WRITERS.add("world", "repair.world.synthesis:WorldWriter", "any change, over the world's truth; errs at set rates")
-
+WRITERS.add("world_rules", "repair.world.synthesis:world_rules", "the same as a program: it does what it is told")
 WRITERS.add(
     "lexical", "repair.backends.lexical.writer:LexicalWriter", "rules and a lexicon; calls nothing", extra="lexical"
 )

@@ -28,7 +28,7 @@ _CALLS = ("calls.plan", "calls.planner", "calls.planner_options")
 _EDIT = ("editing", "instruction", *_CALLS)
 
 # What the encoder of a round depends on, and what is known to match by a round: declared once, read by several stages.
-_WEIGHTS = {"base": ("fit",), "earlier": ("train",)}
+_WEIGHTS: dict[str, Any] = {"base": ("fit",), "earlier": ("train",)}
 _KNOWN = ("mine", "verify", "select")
 
 ROUND = (
@@ -74,6 +74,7 @@ _SAMPLES = Stage(
     "samples",
     stages_methods.make_samples,
     ("data", "encoder", "method", "mining.near_duplicate_bits", "mining.near_duplicate_cosine"),
+    version=2,
     **_WEIGHTS,
 )
 METHOD = (
@@ -90,7 +91,7 @@ METHOD = (
 METHOD_ON_FAILURES = (
     *ROUND[:2],
     replace(_SAMPLES, inputs=("mine", "verify")),
-    replace(METHOD[1], inputs=("mine", "samples")),
+    replace(METHOD[1], inputs=("mine", "verify", "samples")),
     METHOD[2],
 )
 

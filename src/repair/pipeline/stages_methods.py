@@ -13,6 +13,7 @@ from repair.config import Config
 from repair.core.identity import derive_rng, derive_seed
 from repair.core.records import Failure, Verdict
 from repair.core.synthesis import Sample, SampleKind
+from repair.grids.pool import budget_order
 from repair.methods.failures import from_failures
 from repair.methods.importers import import_released
 from repair.methods.method import Anchor, Builder, Measure, Method, call_owner, sample_id
@@ -21,7 +22,7 @@ from repair.pipeline.asking import Asker, ask_all
 from repair.pipeline.catalogue import image_item
 from repair.pipeline.features import Features
 from repair.pipeline.graph import Work
-from repair.pipeline.matches import labelled_matching, match_table, near_duplicates
+from repair.pipeline.matches import judged_matching, labelled_matching, match_table, near_duplicates
 from repair.pipeline.measures import Measuring
 from repair.pipeline.stages_repair import mined_with, table, write
 from repair.pipeline.stages_train import TWINS, train
@@ -80,8 +81,8 @@ def make_samples(bench: Workbench, round: int) -> Work:
             **_counts(made.samples),
         }
     _warn(bench, found)
-    summary["samples"] = sum(sample.rejected is None for sample in found)
-    if method.neighbours:
+    summary["samples"] = sum(map(_counts_as_sample, found))
+    if method.neighbours and not any(sample.kind is SampleKind.NEIGHBOUR for sample in found):
         found += _neighbours(bench, images, method.neighbours)
     work = write(bench, round, SAMPLES, found, Sample)
     return Work((*work.outputs, *outputs), summary)
@@ -109,7 +110,7 @@ def training_data(bench: Workbench, round: int) -> TrainingData:
         labelled_matching(bench, bench.train, twins),
         twins,
         repairs=(),
-        judged=matching_pairs(index.samples, own),
+        judged=[*matching_pairs(index.samples, own), *_judged(bench, round)],
         edited_texts=[(key, text) for key, text in index.texts().items() if key not in bench.train.caption_row],
     )
     features = Features(bench, None)  # preparing never depends on weights
@@ -190,12 +191,12 @@ def _share(total: int | None, share: tuple[int, int]) -> int | None:
 
 
 def _within(samples: list[Sample], max_samples: int | None) -> list[Sample]:
-    """No more accepted samples than allowed, the first ones."""
+    """No more accepted samples than allowed, the first ones. Neighbours are given: they are no one's samples."""
     if max_samples is None:
         return samples
     left, out = max_samples, []
     for sample in samples:
-        if sample.rejected is None:
+        if _counts_as_sample(sample):
             left -= 1
             if left < 0:
                 sample = replace(sample, rejected=_OVER)
@@ -203,9 +204,14 @@ def _within(samples: list[Sample], max_samples: int | None) -> list[Sample]:
     return out
 
 
+def _counts_as_sample(sample: Sample) -> bool:
+    return sample.rejected is None and sample.kind is not SampleKind.NEIGHBOUR
+
+
 def _anchors(bench: Workbench, builder: Builder) -> list[Anchor]:
-    """All captions of the train split, or one of each image, in a drawn order."""
-    train, rng = bench.train, derive_rng(bench.config.run.seed, "anchors", builder.name)
+    """All captions of the train split, or one of each image, in a drawn order: the same for all builders, so that the
+    parts of a combination meet on the same captions."""
+    train, rng = bench.train, derive_rng(bench.config.run.seed, "anchors")
     if builder.per_image:
         rows = [own[int(rng.integers(len(own)))] for own in train.captions_of]
     else:
@@ -246,9 +252,11 @@ def _readable(bench: Workbench, samples: list[Sample]) -> list[Sample]:
 
 
 def _of_failures(bench: Workbench, round: int) -> list[Sample]:
-    train = bench.train
+    """In the drawn order in which a budget keeps RePair's failures, so that both directions keep their share."""
+    train, seed = bench.train, bench.config.run.seed
+    failures = table(bench, round, "failures", Failure)
     return from_failures(
-        table(bench, round, "failures", Failure),
+        sorted(failures, key=lambda failure: budget_order(failure.failure_id, seed=seed)),
         table(bench, round, "verdicts", Verdict),
         texts=dict(zip(train.caption_ids, train.texts, strict=True)),
         owners={caption: train.image_ids[owner] for caption, owner in zip(train.caption_ids, train.owner, strict=True)},
@@ -268,7 +276,16 @@ def _released(bench: Workbench) -> list[Sample]:
             f"samples: {path}: {imported.n_rows} rows, {imported.n_foreign} belong to no caption of this split, "
             f"{len(imported.samples)} samples"
         )
-    return _within(_readable(bench, found), bench.config.method.max_samples)
+    readable = _readable(bench, found)
+    order = derive_rng(bench.config.run.seed, "released").permutation(len(readable))  # a file may be sorted by kind
+    return _within([readable[int(row)] for row in order], bench.config.method.max_samples)
+
+
+def _judged(bench: Workbench, round: int) -> list[tuple[str, str]]:
+    """What a method that verifies failures knows to match beside the labels, as RePair does."""
+    if not bench.method.failures:
+        return []
+    return judged_matching(table(bench, round, "failures", Failure), table(bench, round, "verdicts", Verdict))
 
 
 def _neighbours(bench: Workbench, images: np.ndarray, n: int) -> list[Sample]:  # type: ignore[type-arg]

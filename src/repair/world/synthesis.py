@@ -79,6 +79,11 @@ class WorldWriter:
         return () if text is None else (text,)
 
 
+def world_rules() -> WorldWriter:
+    """The writer without errors: rules swap what they are told to swap, and leave out what gives nothing false."""
+    return WorldWriter(no_op_rate=0.0, excess_rate=0.0, misplaced_rate=0.0)
+
+
 class WorldMaker:
     """A `core.synthesis.ImageMaker`. Options as those of the world's image editor, with its defaults.
 

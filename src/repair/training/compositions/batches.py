@@ -17,6 +17,7 @@ from repair.training.matching import MatchTable
 
 Mask = npt.NDArray[np.bool_]
 _MISSING = -1
+_VERSION = 2  # raise it whenever the same samples give other batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,8 @@ class ComposedBatches:
 
     Every method is dealt the same images at each step as Vanilla, and takes as many rows of them, in order, as encode
     at most `n_items` distinct images and captions: 2 (B + 3G), what RePair's batch of B pairs and G grids encodes. Of
-    an image one caption is drawn; one with samples of its own, if there is one, so that samples are used. Under
-    "pooled" pairs, the pairs are dealt like images. Raises TrainingError if there are too few images.
+    an image one caption is drawn, as for Vanilla, whether or not it has samples: all captions go on to be trained on.
+    Under "pooled" pairs, the pairs are dealt like images. Raises TrainingError if there are too few images.
     """
 
     def __init__(
@@ -97,10 +98,6 @@ class ComposedBatches:
         self._captions: dict[str, list[str]] = {}
         for pair in pairs:
             self._captions.setdefault(pair.image_id, []).append(pair.caption_id)
-        self._drawn_from = {
-            image: [caption for caption in own if self.index.has_any(caption)] or own
-            for image, own in self._captions.items()
-        }
         self._pool: tuple[str | Sample, ...] = tuple(self._captions)
         if composition.pairs == "pooled":
             self._pool += tuple(self.index.all_of(SampleKind.PAIR))
@@ -115,7 +112,7 @@ class ComposedBatches:
     def identity(self) -> str:
         """Content hash of all that decides its batches."""
         rows = [[s.sample_id, s.kind, s.text_key, s.foil_key, s.image_key] for s in self.index.samples]
-        return hash_value([self.composition.to_json(), rows, self._n_items, self._seed])
+        return hash_value([_VERSION, self.composition.to_json(), rows, self._n_items, self._seed])
 
     def keys(self, n_steps: int) -> tuple[set[str], set[str]]:  # noqa: ARG002 - any step may draw any sample
         """Every image and text key a batch can hold."""
@@ -183,7 +180,7 @@ class ComposedBatches:
     def _row(self, image: str, draw: float, rng: np.random.Generator) -> _Row:
         """An image with one of its captions and that caption's own T⁻."""
         wanted = self.composition
-        own = self._drawn_from[image]
+        own = self._captions[image]
         caption = own[int(draw * len(own))]
         found = self.index.of_caption(SampleKind.NEGATIVE_CAPTION, caption)
         negatives: list[str | None] = []

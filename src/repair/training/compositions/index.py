@@ -23,10 +23,6 @@ class SampleIndex:
     def of_image(self, kind: SampleKind, image_id: str) -> list[Sample]:
         return self._by_image[kind].get(image_id, [])
 
-    def has_any(self, caption_id: str) -> bool:
-        """Whether the caption has a sample of its own (a neighbour or a view belongs to the whole image)."""
-        return any(caption_id in of_kind for kind, of_kind in self._by_caption.items() if kind is not _NEAR)
-
     def all_of(self, kind: SampleKind) -> list[Sample]:
         return [sample for sample in self.samples if sample.kind is kind]
 
@@ -41,9 +37,6 @@ class SampleIndex:
 
     def image_keys(self) -> set[str]:
         return {sample.image_key for sample in self.samples if sample.image_key is not None}
-
-
-_NEAR = SampleKind.NEIGHBOUR
 
 
 def matching_pairs(samples: Iterable[Sample], own_captions: Mapping[str, list[str]]) -> list[tuple[str, str]]:
