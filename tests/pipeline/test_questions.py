@@ -63,6 +63,12 @@ def test_of_finished_stages_what_they_left(plan: str) -> None:
     assert {one.truth_id for one in found if one.failure_id == "i2t-1"} == {"a.jpg#0"}
 
 
+@pytest.mark.parametrize("plan, task", [("staged", "verify"), ("fused", "plan")])
+def test_false_positives_as_hard_negatives_are_verified_and_no_more(plan: str, task: str) -> None:
+    found = asked(tables(), "method.name=fp_as_hn", f"calls.plan={plan}", "selection.verify_candidates=true")
+    assert [one[:2] for one in found] == [(task, "i2t-1"), (task, "t2i-1")]
+
+
 def test_cells_are_those_that_were_checked() -> None:
     known = tables(cells=[verdict(cell_id("a", "y")), verdict(cell_id("b", "q"))])
     on = "grids.verify_cells=true"

@@ -20,6 +20,7 @@ from repair.core.records import (
     ScoredCandidate,
     Verdict,
 )
+from repair.pipeline import registries
 from repair.pipeline.asking import PLAN_TASK
 from repair.selection import Rejection
 
@@ -74,11 +75,14 @@ def questions(tables: RoundTables, config: Config) -> Iterator[Question]:
     Raises KeyError (a bug, not bad input) if a table tells of a failure that was not mined in this round.
     """
     mined = {failure.failure_id: failure for failure in tables.failures}
+    repairs = registries.METHODS.build(config.method.name, options=config.method.options).is_repair
     if config.calls.plan == "fused":  # one call answers verdict, instruction and caption edits
         yield from (_about(failure, PLAN_TASK) for failure in tables.failures)
-    else:
-        if config.verification.enabled:
-            yield from (_about(failure, verification.TASK) for failure in tables.failures)
+    elif config.verification.enabled:
+        yield from (_about(failure, verification.TASK) for failure in tables.failures)
+    if not repairs:  # its failures are verified, and that is all (FP as HN)
+        return
+    if config.calls.plan != "fused":
         told = [mined[one.failure_id] for one in tables.instructions] if "instruct" in tables.done else tables.failures
         yield from (_about(failure, instruction.TASK) for failure in told)
     yield from _edits(tables, mined, config)
