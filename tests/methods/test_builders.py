@@ -1,5 +1,7 @@
 """What each method asks for and what it keeps, over the drawn world, whose truth is known."""
 
+import asyncio
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +11,16 @@ from repair.core.composition import Composition
 from repair.core.errors import ConfigError
 from repair.core.synthesis import Change, SampleKind
 from repair.methods import recipes
-from repair.methods.builders import FAMILIES, shuffled_bigrams
+from repair.methods.builders import FAMILIES, _is_relation, _unlike_own, shuffled_bigrams
 from repair.methods.method import Measure
 from repair.methods.plausibility import TextModel
 from repair.methods.quality import OTHER_CHOSEN, refine_adversarially
 from repair.methods.views import ViewOptions, contradictions, view_of
+from repair.pipeline.measures import _cosine
 from repair.pipeline.registries import METHODS
-from tests.methods.support import PAIRS, SOURCE, anchor, built, measures
+from repair.world.changes import units_of
+from repair.world.parsing import parse_said
+from tests.methods.support import PAIRS, SOURCE, WorldTools, anchor, built, measures
 
 K = SampleKind
 
@@ -60,6 +65,19 @@ def test_negclip_swaps_without_a_call():
         assert not holds(sample.image_id, sample.text)
 
 
+@pytest.mark.parametrize("name", ["negclip", "fsc_clip", "ce_clip"])
+def test_a_rule_that_gave_the_caption_back_made_no_negative(name):
+    class Idle(WorldTools):
+        async def rule(self, task, index=0):
+            return (f" {task.text.upper()} .",)
+
+    part = builder(name)
+    samples = asyncio.run(part.build(anchor(), Idle(), ()))
+    by_rule = [sample for sample in samples if sample.how != "shuffle"]
+    assert len(by_rule) == len(part.ruled)
+    assert {sample.rejected for sample in by_rule} == {"reads like a caption of the image"}
+
+
 def test_sugarcrepe_asks_for_one_of_each_family_and_keeps_one():
     part = builder("sugarcrepe", refine=False)
     for row in range(0, 20, 5):
@@ -83,8 +101,6 @@ def test_a_negative_that_reads_like_a_caption_of_the_image_is_dropped():
     part = builder("sugarcrepe", refine=False)
     samples, _ = built(part)
     own = replace(samples[0], text=anchor().text.upper(), text_key="k")
-    from repair.methods.builders import _unlike_own
-
     assert _unlike_own([own], anchor())[0].rejected == "reads like a caption of the image"
 
 
@@ -204,6 +220,58 @@ def test_coco_cf_keeps_one_pair_within_its_bands():
         assert not kept(part.choose(samples, bad, seed=0))
 
 
+@pytest.mark.parametrize("name", ["alia", "coco_cf"])
+def test_an_image_that_came_back_unchanged_is_dropped(name):
+    class Idle(WorldTools):
+        async def make(self, task, index=0):
+            return await self.keep(task.source.read())
+
+    part, tools = builder(name), Idle()
+
+    async def run():
+        return await part.build(anchor(), tools, await part.prepare(tools, ["a red cube"]))
+
+    samples = asyncio.run(run())
+    assert samples
+    assert {sample.rejected for sample in samples} == {"the image came back unchanged"}
+
+
+def test_what_did_not_change_has_no_direction_to_share():
+    still, moved = np.zeros(3, dtype=np.float32), np.array([1, 2, 2], dtype=np.float32)
+    assert _cosine(still, moved) == _cosine(moved, still) == 0.0
+    assert _cosine(moved, 2 * moved) == pytest.approx(1)
+    assert _cosine(None, moved) is None
+    part = builder("coco_cf")
+    samples, _ = built(part)
+    fine = {"text_cosine": 0.85, "fit": 0.5, "image_cosine": 1.0, "plausibility_gap": 0.0}
+    unmoved = measures(samples, **fine, direction=_cosine(still, moved))
+    reasons = {sample.rejected for sample in part.choose(samples, unmoved, seed=0)}
+    assert reasons == {"text and image did not change alike"}
+
+
+@pytest.mark.parametrize(
+    ("unit", "others", "is_relation"),
+    [
+        ("a dog beside a car", ("a dog", "a car"), True),
+        ("A Dog beside a car.", ("a dog", "a car"), True),
+        ("a man beside a man", ("a man",), True),
+        ("a dog", ("a car", "a dog beside a car"), False),
+        ("a brown dog that barks at night", ("a brown dog",), False),
+        ("a small dog that runs", ("dog", "a small dog"), False),
+        ("a dog beside a car under a tree", ("a dog beside a car", "a tree"), True),
+    ],
+)
+def test_a_relation_is_between_two_of_the_entities(unit, others, is_relation):
+    assert _is_relation(unit, (*others, unit)) == is_relation
+
+
+def test_in_the_world_exactly_the_relations_are_taken_for_relations():
+    for pair in PAIRS:
+        claim, units = parse_said(pair.text).claim, units_of(pair.text)
+        n_relations = sum(relation is not None for relation in claim.relations)
+        assert [_is_relation(unit, units) for unit in units] == [False] * len(claim.phrases) + [True] * n_relations
+
+
 def test_cs_clip_makes_units_with_foils_and_a_negative_caption():
     samples, tools = built(builder("cs_clip"))
     units = [s for s in samples if s.kind is K.UNIT]
@@ -275,3 +343,27 @@ def test_what_captions_are_like_is_told_by_their_counts():
     assert model.grammar(texts[0]) > model.grammar(" ".join(reversed(words)))
     assert model.gaps(texts[0], texts[0]) == (0.0, 0.0)
     assert all(-1 <= gap <= 1 for gap in model.gaps(texts[0], "zzz zzz zzz"))
+
+
+def test_a_caption_is_scored_as_if_it_had_not_been_counted():
+    texts = [f"A dog sees thing{i} near the red house." for i in range(20)]
+    other = "A dog sees thing20 near the red house."
+    assert TextModel(texts).gaps(texts[3], other) == (0.0, 0.0)
+
+
+def test_leaving_a_caption_out_is_counting_all_but_that_one():
+    texts = [pair.text for pair in PAIRS]
+    model, other = TextModel(texts), "A green cone left of a shiny dog."
+    for row in (0, 7, 20):
+        held = TextModel([*texts[:row], *texts[row + 1 :]])
+        gap = math.tanh(held.plausibility(texts[row]) - held.plausibility(other))
+        assert model.gaps(texts[row], other)[0] == pytest.approx(gap, abs=1e-12)
+    twice = TextModel([*texts, texts[0]])  # the same caption of another image stays
+    gap = math.tanh(model.plausibility(texts[0]) - model.plausibility(other))
+    assert twice.gaps(texts[0], other)[0] == pytest.approx(gap, abs=1e-12)
+
+
+def test_a_text_that_was_never_counted_takes_nothing_below_none():
+    model = TextModel(["A dog runs."])
+    assert all(-1 <= gap <= 1 for gap in model.gaps("A cat sleeps on a dog on a dog.", "A dog runs."))
+    assert TextModel(["A dog runs."]).gaps("A dog runs.", "A cat runs.") == (0.0, 0.0)  # nothing is left

@@ -82,8 +82,9 @@ def _clean(texts: tuple[str, ...] | None) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules(_Base):
-    """Negative captions by rules, one for each change; no call, no quality control (NegCLIP, CE-CLIP).
+    """Negative captions by rules, one for each change; no call (NegCLIP, CE-CLIP).
 
+    No quality control, as published, but that a text which reads like a caption of the image is no negative (ours).
     `shuffle`: also the caption's pairs of words in another order (FSC-CLIP).
     """
 
@@ -100,7 +101,7 @@ class Rules(_Base):
             if text != anchor.text:
                 index = len(self.ruled)
                 samples.append(self._text(anchor, SampleKind.NEGATIVE_CAPTION, index, "shuffle", text))
-        return samples
+        return _unlike_own(samples, anchor)
 
 
 def shuffled_bigrams(text: str, *, seed: int) -> str:
@@ -155,6 +156,14 @@ def _unlike_own(samples: list[Sample], anchor: Anchor) -> list[Sample]:
     own = {folded(text) for text in (anchor.text, *anchor.image.captions)}
     return [
         rejected(sample, "reads like a caption of the image") if folded(str(sample.text)) in own else sample
+        for sample in samples
+    ]
+
+
+def _unlike_source(samples: list[Sample], anchor: Anchor) -> list[Sample]:
+    """An edit that gave back the very file it was to change is none."""
+    return [
+        rejected(sample, "the image came back unchanged") if sample.image_key == anchor.image.content_hash else sample
         for sample in samples
     ]
 
@@ -227,7 +236,7 @@ class Triplets(_Base):
         key = await tools.make(MakingTask(text=text, source=source, source_text=anchor.text if source else ""))
         if key is None:
             return []
-        return [self._image(anchor, SampleKind.PAIR, 0, Change.CONTRAST, key, text=text)]
+        return _unlike_source([self._image(anchor, SampleKind.PAIR, 0, Change.CONTRAST, key, text=text)], anchor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,12 +271,7 @@ class Domains(_Base):
             key = await tools.make(task, index)
             if key is not None:
                 samples.append(self._image(anchor, SampleKind.POSITIVE_IMAGE, index, f"domain: {domain}", key))
-        return [
-            rejected(sample, "the image came back unchanged")
-            if sample.image_key == anchor.image.content_hash
-            else sample
-            for sample in samples
-        ]
+        return _unlike_source(samples, anchor)
 
     def choose(self, samples: Sequence[Sample], measures: Mapping[str, Measure], *, seed: int) -> list[Sample]:  # noqa: ARG002
         passed = [semantic_filter(sample, measures[sample.sample_id]) for sample in samples]
@@ -281,7 +285,8 @@ class Counterfactuals(_Base):
     """COCO-CF: a noun replaced, and the image changed to match; three candidates, one kept.
 
     Kept are candidates whose text is close to the caption, `text_band` (low, high], whose image fits it, `min_fit`, is
-    close to the anchor's, `min_image`, and changed as the text did, `min_direction`; of those the most plausible text.
+    close to the anchor's, `min_image`, but not that very file, and changed as the text did, `min_direction`; of those
+    the most plausible text.
     The published thresholds, (0.8, 0.91], 0.2, 0.7 and 0.2, are for other encoders than the one that measures here. The
     published pairs are both drawn; here the first of a pair is the anchor itself.
     """
@@ -305,7 +310,7 @@ class Counterfactuals(_Base):
             key = await tools.make(MakingTask(text=text, source=anchor.image, source_text=anchor.text), index)
             if key is not None:
                 samples.append(self._image(anchor, SampleKind.PAIR, index, Change.REPLACE_OBJECT, key, text=text))
-        return _unlike_own(samples, anchor)
+        return _unlike_source(_unlike_own(samples, anchor), anchor)
 
     def choose(self, samples: Sequence[Sample], measures: Mapping[str, Measure], *, seed: int) -> list[Sample]:  # noqa: ARG002
         checked = [self._checked(sample, measures[sample.sample_id]) for sample in samples]
@@ -327,9 +332,10 @@ class Counterfactuals(_Base):
 class HalfTruths(_Base):
     """CS-CLIP: the caption's units, each with a foil, and captions in which a unit gives way to its foil.
 
-    One call for the units, one for the foil of each entity, one for those of all relations. A unit that is two mentions
-    or more long in a row is a relation. Foils are checked by rules, as published: no copy of another unit, not the same
-    words, not a change of digits only.
+    One call for the units, one for the foil of each entity, one for those of all relations. As published, a relation is
+    between two of the entities: a unit that holds two others. Foils are checked by some of the published rules: no copy
+    of another unit, not the same words, not a change of digits only; the lists of synonyms, the stems and the share of
+    words in common are left out.
     """
 
     n_calls: int = 6  # 2 + entities; a caption has about four
@@ -364,9 +370,15 @@ class HalfTruths(_Base):
 
 
 def _is_relation(unit: str, units: Sequence[str]) -> bool:
-    """Whether a unit holds two others, or one of the others and more than four words besides."""
-    inside = [other for other in units if other != unit and folded(other) in folded(unit)]
-    return len(inside) >= 2 or any(len(unit.split()) > len(other.split()) + 2 for other in inside)
+    """Whether a unit holds two others, or one of them twice, as its subject and its object.
+
+    CS-CLIP's relations name both exactly as the entities are listed. Others that overlap count once, the longest.
+    """
+    rest, n_inside = folded(unit), 0
+    for other in sorted({folded(other) for other in units} - {rest, ""}, key=lambda other: (-len(other), other)):
+        n_inside += rest.count(other)
+        rest = rest.replace(other, "\n")
+    return n_inside >= 2
 
 
 def _is_foil(unit: str, foil: str, units: Sequence[str]) -> bool:

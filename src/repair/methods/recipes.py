@@ -25,6 +25,7 @@ def negclip(*, neighbours: int = 3) -> Method:
         builders=(Rules(name="swap", ruled=(Change.SWAP,)),),
         composition=Composition(neighbours=True, negatives=1),
         neighbours=neighbours,
+        notes="one swap of a caption, not one of each category of words",
     )
 
 
@@ -35,7 +36,8 @@ def sugarcrepe(*, refine: bool = True) -> Method:
         types=("T⁻",),
         builders=(SugarCrepe(name="sugarcrepe", refine=refine),),
         composition=Composition(negatives=1),
-        notes="the benchmark's generator run on train captions; text scores from train captions, not Vera and CoLA",
+        notes="the benchmark's generator run on train captions; text scores from train captions, not Vera and CoLA; "
+        "no human check of validity",
     )
 
 
@@ -46,6 +48,7 @@ def laclip(*, n_rewrites: int = 1) -> Method:
         types=("T⁺",),
         builders=(Rewrites(name="rewrite", n_calls=n_rewrites, n_samples=n_rewrites, n=n_rewrites),),
         composition=Composition(rewrites=True),
+        notes="no random resized crop of the images",
     )
 
 
@@ -56,7 +59,8 @@ def simclr(*, careful: bool = False, crop: float = 0.08, weight: float = 1.0) ->
         types=("I⁺",),
         builders=(Views(name="views", careful=careful, options=ViewOptions(crop=crop)),),
         composition=Composition(views=True, terms=(("views", weight),)),
-        notes="NT-Xent on the encoder's features: no projection head",
+        notes="NT-Xent on the encoder's features: no projection head; two fixed views of an image, not fresh ones each "
+        "step; no weak crop for the CLIP term",
     )
 
 
@@ -67,6 +71,7 @@ def tripletclip(*, from_anchor: bool = False) -> Method:
         types=("T⁻", "I⁻"),
         builders=(Triplets(name="triplets", from_anchor=from_anchor),),
         composition=Composition(pairs="triplet"),
+        notes="made for pre-training, used for fine-tuning here",
     )
 
 
@@ -118,6 +123,7 @@ def cs_clip(*, units: int = 2, weight: float = 0.5) -> Method:
         types=("T⁺", "T⁻"),
         builders=(HalfTruths(name="half-truths"),),
         composition=Composition(negatives=1, units=units, terms=(("units", weight),)),
+        notes="only part of the published rules on foils: no lists of synonyms, no stems, no share of words in common",
     )
 
 
@@ -141,7 +147,8 @@ def ce_clip(*, ranked: float = 0.2, intra: float = 0.3) -> Method:
         composition=Composition(
             negatives=4, types=tuple(map(str, _SWAP_TYPES)), terms=(("ranked", ranked), ("intra", intra))
         ),
-        notes="margins are the batch's own, so that resuming is exact; invalid negatives are masked",
+        notes="margins are the batch's own, so that resuming is exact; invalid negatives are masked; with a masked "
+        "language model a word is drawn from its top k, not the fourth",
     )
 
 
@@ -150,9 +157,10 @@ def fp_as_hn(*, captions: bool = True, images: bool = True) -> Method:
     captions those with failures are drawn."""
     return Method(
         title="FP as HN",
-        types=("T⁻", "I⁻"),
+        types=(*(("T⁻",) if captions else ()), *(("I⁻",) if images else ())),
         composition=Composition(negatives=int(captions), negative_images=int(images)),
         failures=True,
+        notes="negatives stand in the batch's softmax, not in a 2×2 grid",
     )
 
 

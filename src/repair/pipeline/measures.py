@@ -110,7 +110,8 @@ class Measuring:
 
 
 def _cosine(a: FloatArray | None, b: FloatArray | None) -> float | None:
+    """None where there is no vector; 0 where one is zero, as where nothing changed: it has no direction to share."""
     if a is None or b is None:
         return None
     size = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / size if size else None
+    return float(a @ b) / size if size else 0.0

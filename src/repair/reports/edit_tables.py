@@ -38,7 +38,15 @@ def closeness(bench: Bench) -> Table | str:
                     NONE if said is None else " / ".join(f"{value:.3f}" for value in said),
                 )
             )
-    heads = ("direction", "error type", "edits", "mean", "standard deviation", "median", "paper: mean / sd / median")
+    heads = (
+        "direction",
+        "error type",
+        "edits",
+        "mean",
+        "standard deviation",
+        "median",
+        "paper, COCO30K: mean / sd / median",
+    )
     note = "First round of the first seed; an edit of several error types counts in each. The paper has text to image."
     return Table("Table 17", "cosine of false positive and edit", heads, tuple(rows), note)
 
