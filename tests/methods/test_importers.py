@@ -110,6 +110,16 @@ def test_laclip(tmp_path):
         import_released("laclip", tmp_path / "chatgpt.txt", PAIRS)
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\x85", "\x0c"])
+def test_only_line_feeds_end_a_line(tmp_path, odd):
+    (tmp_path / "train.csv").write_text("photo_7.jpg,Two cats\nphoto_7.jpg,Two cats\n", encoding="utf-8")
+    (tmp_path / "chatgpt.txt").write_text(f"A pair{odd}of cats\r\nA couple of cats\r\n", encoding="utf-8")
+    assert import_released("laclip", tmp_path / "chatgpt.txt", PAIRS).n_rows == 2
+    row = {"id": 1, "caption_0": "a", "caption_1": f"Two{odd}dogs", "image_0": "0", "image_1": "1"}
+    (tmp_path / "examples.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert import_released("coco_cf", tmp_path / "examples.jsonl", PAIRS).n_foreign == 1
+
+
 @pytest.mark.parametrize("ending", ["", ".bin"])
 def test_tripletclip(tmp_path, ending):
     with tarfile.open(tmp_path / "shard-0.tar", "w") as tar:

@@ -10,7 +10,7 @@ from typing import Any
 
 from repair.core.errors import DataError
 from repair.core.synthesis import SampleKind
-from repair.methods.importers.owners import Imported, Owners, Rows, text_of
+from repair.methods.importers.owners import Imported, Owners, Rows, lines_of, text_of
 
 
 def read_negclip(path: Path, owners: Owners) -> Imported:
@@ -88,7 +88,7 @@ def read_laclip(path: Path, owners: Owners) -> Imported:
             f"{path}: needs the .csv of images and captions beside it, and only that one; found {len(tables)}"
         )
     originals = list(csv.reader(io.StringIO(text_of(tables[0]))))
-    rewrites = text_of(path).splitlines()
+    rewrites = lines_of(path)
     if len(originals) != len(rewrites):
         raise DataError(
             f"{path}: {len(rewrites)} lines for {len(originals)} of {tables[0].name}; they go together line by line"

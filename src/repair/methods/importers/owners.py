@@ -116,6 +116,13 @@ def text_of(path: Path) -> str:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 
+def lines_of(path: Path) -> list[str]:
+    """The file's lines, cut at line feeds only: a caption may hold other characters that end a line for Unicode. Raises
+    DataError naming the file."""
+    lines = text_of(path).split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def bytes_of(path: Path) -> bytes:
     """The file's bytes. Raises DataError naming it."""
     try:

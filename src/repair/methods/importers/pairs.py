@@ -12,7 +12,7 @@ from typing import Any
 from repair.core.errors import DataError
 from repair.core.records import Pair
 from repair.core.synthesis import SampleKind
-from repair.methods.importers.owners import Imported, Owners, Rows, bytes_of, text_of
+from repair.methods.importers.owners import Imported, Owners, Rows, bytes_of, lines_of, text_of
 
 _ENDINGS = ("", ".png", ".jpg", ".jpeg", ".webp")
 
@@ -26,7 +26,7 @@ def read_cococf(path: Path, owners: Owners) -> Imported:
     rows = Rows("coco_cf")
     if path.suffix == ".csv":
         return _csv_pairs(path, rows)
-    for number, line in enumerate(text_of(path).splitlines(), start=1):
+    for number, line in enumerate(lines_of(path), start=1):
         if not line.strip():
             continue
         rows.n_rows += 1
