@@ -4,12 +4,13 @@
     negclip       TSV with title, filepath, neg_caption, neg_image         negative captions, neighbours
     sugarcrepe    JSON {id: {filename, caption, negative_caption}}         negative captions
     coco_cf       JSONL of id, caption_0/1, image_0/1, or CSV of pairs     counterfactual pairs
-    cs_clip       JSON of entities, relations and their negatives          units
+    cs_clip       JSON of entities, relations and their negatives          units, a negative caption of a foil
     laclip        .txt, a rewrite a line, beside a headerless .csv         positive captions
     tripletclip   WebDataset .tar files, or a folder of them               counterfactual pairs
 
 A released row belongs to the caption of the split with its image and text; where its image is named otherwise, to the
-only caption with its text. Rows that belong to none are counted, never guessed.
+only caption with its text. Rows that belong to none are counted, never guessed; one that may mean two images of equal
+name is refused.
 """
 
 from collections.abc import Callable, Sequence

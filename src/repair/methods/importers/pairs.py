@@ -1,18 +1,15 @@
 """Released counterfactual pairs: COCO-Counterfactuals and TripletCLIP's shards."""
 
-import csv
-import io
-import json
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from repair.core.errors import DataError
 from repair.core.records import Pair
 from repair.core.synthesis import SampleKind
-from repair.methods.importers.owners import Imported, Owners, Rows, bytes_of, lines_of, text_of
+from repair.methods.importers.fields import name_in, parsed, table_of, text_in
+from repair.methods.importers.owners import Imported, Owners, Rows, bytes_of, lines_of
 
 _ENDINGS = ("", ".png", ".jpg", ".jpeg", ".webp")
 
@@ -30,13 +27,17 @@ def read_cococf(path: Path, owners: Owners) -> Imported:
         if not line.strip():
             continue
         rows.n_rows += 1
-        row = _object(path, number, line)
-        pair = owners.of(str(row["image_0"]), str(row["caption_0"]))
+        where = f"{path}, line {number}"
+        row = parsed(line, where)
+        caption, other = (text_in(row, key, where) for key in ("caption_0", "caption_1"))
+        image, other_image = (name_in(row, key, where) for key in ("image_0", "image_1"))
+        how = str(number) if row.get("id") is None else name_in(row, "id", where)
+        pair = owners.of(image, caption, where=where)
         if pair is None:
             rows.n_foreign += 1
             continue
-        key = rows.picture(partial(bytes_of, _image(path, number, str(row["image_1"]))))
-        rows.add(pair, SampleKind.PAIR, how=str(row.get("id", number)), text=str(row["caption_1"]), image_key=key)
+        key = rows.picture(partial(bytes_of, _image(path, where, other_image)))
+        rows.add(pair, SampleKind.PAIR, how=how, text=other, image_key=key)
     return rows.done()
 
 
@@ -53,7 +54,7 @@ def read_tripletclip(path: Path, owners: Owners) -> Imported:
             if missing:
                 raise DataError(f'{shard}: sample {key} has no "{missing[0]}"; it has {", ".join(sorted(fields))}')
             caption = fields["caption"]().decode("utf-8", "replace")
-            pair = owners.of(key, caption)
+            pair = owners.of(key, caption, where=f"{shard}, sample {key}")
             if pair is None:
                 rows.n_foreign += 1
                 continue
@@ -63,34 +64,21 @@ def read_tripletclip(path: Path, owners: Owners) -> Imported:
 
 
 def _csv_pairs(path: Path, rows: Rows) -> Imported:
-    lines = list(csv.DictReader(io.StringIO(text_of(path))))
-    for number, line in enumerate(lines, start=2):
-        if "image_path" not in line or "caption" not in line:
-            raise DataError(f"{path}: needs the columns image_path and caption; it has {', '.join(map(str, line))}")
+    for number, (where, line) in enumerate(table_of(path, ("image_path", "caption")), start=2):
         rows.n_rows += 1
-        key = rows.picture(partial(bytes_of, _image(path, number, str(line["image_path"]))))
-        nobody = Pair(image_id="", caption_id=f"coco_cf-{number}", text=str(line["caption"]), split="")
-        rows.add(nobody, SampleKind.PAIR, how=str(number), text=str(line["caption"]), image_key=key)
+        key = rows.picture(partial(bytes_of, _image(path, where, line["image_path"])))
+        text = text_in(line, "caption", where)
+        nobody = Pair(image_id="", caption_id=f"coco_cf-{number}", text=text, split="")
+        rows.add(nobody, SampleKind.PAIR, how=str(number), text=text, image_key=key)
     return rows.done()
 
 
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{path}, line {number}: not JSON: {error}") from error
-    for key in ("caption_0", "caption_1", "image_0", "image_1"):
-        if not isinstance(row, dict) or not isinstance(row.get(key), (str, int)):
-            raise DataError(f'{path}, line {number}: needs "{key}"')
-    return dict(row)
-
-
-def _image(path: Path, number: int, name: str) -> Path:
+def _image(path: Path, where: str, name: str) -> Path:
     for folder in (path.parent / "images", path.parent):
         for ending in _ENDINGS:
             if (folder / f"{name}{ending}").is_file():
                 return folder / f"{name}{ending}"
-    raise DataError(f"{path}, line {number}: image {name} is neither beside the file nor in its folder images")
+    raise DataError(f"{where}: image {name} is neither beside the file nor in its folder images")
 
 
 def _shard(path: Path) -> Iterator[tuple[str, dict[str, Callable[[], bytes]]]]:
