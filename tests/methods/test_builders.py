@@ -333,6 +333,7 @@ def test_false_positives_of_one_kind_can_be_left_out_of_the_batch():
     assert both == Composition(negatives=1, negative_images=1)
     assert captions == Composition(negatives=1)
     assert neither == Composition()
+    assert METHODS.build("fp_as_hn", options={"images": False}).types == ("T⁻",)
 
 
 def test_what_captions_are_like_is_told_by_their_counts():

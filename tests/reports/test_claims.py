@@ -7,6 +7,7 @@ import pytest
 from repair.numerics.statistics import Seeds
 from repair.reports.benches import Bench
 from repair.reports.claims import Comparison, claims, comparisons
+from repair.store.files import read_json, write_json
 from tests.reports.benches import bench
 
 SETTINGS = {
@@ -94,3 +95,15 @@ def test_one_seed_and_no_repair(tmp_path: Path) -> None:
     assert found.paper == pytest.approx(2.03)  # whatever the case
     none = bench(tmp_path / "none", {"a": [0.5], "b": [0.4]}, {})
     assert claims(Bench.open(none)) == []
+
+
+def test_the_papers_gap_is_the_one_that_the_bench_quotes(tmp_path: Path) -> None:
+    place = bench(tmp_path, {"RePair": [0.5], "Vanilla": [0.4], "LaCLIP": [0.4]}, SETTINGS)
+    path = place if place.suffix else place / "bench.json"
+    facts = read_json(path)
+    next(row for row in facts["rows"] if row["variant"] == "LaCLIP")["paper"] = [-3.44, -1.89]
+    write_json(path, facts)
+    found = {one.what: one for one in comparisons(Bench.open(place))}
+    assert found["RePair − LaCLIP"].paper == pytest.approx((3.44 + 1.89) / 2)
+    assert found["RePair − Vanilla"].paper == pytest.approx(2.03)  # COCO30K's
+    assert found["RePair − LaCLIP"].claim == "(a) RePair above Vanilla and LaCLIP, at its whole budget"

@@ -118,7 +118,7 @@ def _by_failure(links: Iterable[Link]) -> dict[str, list[Link]]:
     return rows
 
 
-def budget_order(failure_id: str, *, seed: int) -> tuple[int, str]:
+def sample_order(failure_id: str, *, seed: int) -> tuple[int, str]:
     """A sort key: a budget of samples keeps the failures that come first by it."""
     return derive_seed(seed, "grids", "budget", failure_id), failure_id
 
@@ -126,7 +126,7 @@ def budget_order(failure_id: str, *, seed: int) -> tuple[int, str]:
 def _within_budget(rows: Mapping[str, list[Link]], *, budget: int | None, seed: int) -> list[list[Link]]:
     """The first failures, by a draw of their id, that have `budget` edits: a larger budget only adds, and one that is
     not exceeded leaves nothing out. Where none has an edit, failures are counted."""
-    drawn = sorted(rows, key=lambda failure_id: budget_order(failure_id, seed=seed))
+    drawn = sorted(rows, key=lambda failure_id: sample_order(failure_id, seed=seed))
     chosen = [rows[failure_id] for failure_id in drawn]
     edited = [any(link.kind is LinkKind.POSITIVE for link in links) for links in chosen]
     if budget is None:

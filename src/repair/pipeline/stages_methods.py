@@ -13,7 +13,7 @@ from repair.config import Config
 from repair.core.identity import derive_rng, derive_seed
 from repair.core.records import Failure, Verdict
 from repair.core.synthesis import Sample, SampleKind
-from repair.grids.pool import budget_order
+from repair.grids.pool import sample_order
 from repair.methods.failures import from_failures
 from repair.methods.importers import import_released
 from repair.methods.method import Anchor, Builder, Measure, Method, call_owner, sample_id
@@ -256,7 +256,7 @@ def _of_failures(bench: Workbench, round: int) -> list[Sample]:
     train, seed = bench.train, bench.config.run.seed
     failures = table(bench, round, "failures", Failure)
     return from_failures(
-        sorted(failures, key=lambda failure: budget_order(failure.failure_id, seed=seed)),
+        sorted(failures, key=lambda failure: sample_order(failure.failure_id, seed=seed)),
         table(bench, round, "verdicts", Verdict),
         texts=dict(zip(train.caption_ids, train.texts, strict=True)),
         owners={caption: train.image_ids[owner] for caption, owner in zip(train.caption_ids, train.owner, strict=True)},
